@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from gapless import errors
 from gapless.core.errors import FilterLimitError, FilterSyntaxError, GaplessError
+from gapless.core.version import VERSION
 
 if TYPE_CHECKING:
     from gapless.client import Backoff, Event, Position, connect, connect_sync
@@ -50,7 +51,7 @@ __all__ = [
     "errors",
 ]
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 _MODULES = {
     "Backoff": "gapless.client",

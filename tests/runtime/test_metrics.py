@@ -11,6 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gapless.core.parameters import Parameters
+from gapless.core.version import VERSION
 from gapless.runtime import Address, Health, LogFormat, Node
 from gapless.runtime.logs import JsonLines, StructuredLog, TextLines, set_up_logs
 from tests.runtime.nodes import LOOPS, run, until, world
@@ -58,6 +59,10 @@ def test_metrics_count_events_and_connections(loop: str) -> None:
             assert found["gapless_pubends"] == 1
             assert found["gapless_subscriptions"] == 1
             assert found["gapless_restarts"] == 3
+            assert found[f"gapless_build_info protocols=2, version={VERSION}"] == 1
+            assert found["process_resident_memory_bytes"] > 0
+            assert found["process_open_fds"] > 0
+            assert found["process_cpu_seconds_total"] > 0
             assert found["gapless_links_open"] == found["gapless_links_expected"] == 0
             assert found["gapless_frames_total connection=client, direction=in"] >= 4
             assert found["gapless_bytes_total connection=client, direction=out"] > 100

@@ -13,6 +13,7 @@ from gapless.runtime.connection import (
     WriteScheduler,
 )
 from gapless.runtime.open_connections import OpenConnections
+from gapless.runtime.turns import LoopTurns
 from tests.runtime.nodes import run
 
 
@@ -70,7 +71,10 @@ def line() -> tuple[FramedConnection, Transport, list[tuple[str, bytes]]]:
         WriteScheduler(asyncio.get_running_loop()),
         OpenConnections[FramedConnection](),
     )
-    client, broker = (FramedConnection(scheduler, connections, 10**6, 10**6) for _ in range(2))
+    turns = LoopTurns(asyncio.get_running_loop(), now=lambda: 0.0)
+    client, broker = (
+        FramedConnection(scheduler, turns, connections, 10**6, 10**6) for _ in range(2)
+    )
     broker.prioritise()
     echo = cast("Any", Echo(scheduler, client, broker))
     client.hand_to(echo)

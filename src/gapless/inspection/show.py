@@ -19,6 +19,7 @@ from gapless.core.limits import (
     SHOWN_PEERS_MAX,
     SHOWN_TEXT_MAX,
 )
+from gapless.core.version import PROTOCOL_VERSIONS, VERSION
 from gapless.directory.announcements import Announcements
 from gapless.directory.hosted import HostedPubends
 from gapless.feeds.candidates import FeedCandidates
@@ -155,10 +156,12 @@ class InspectionCalls:
             cache_bytes=self._router.cached_bytes,
             coverage_marks=tuple(sorted(self._context.coverage_marks.items())),
             **self.reroute_counts()._asdict(),
+            version=VERSION,
+            protocols=PROTOCOL_VERSIONS,
         )
 
     def reroute_counts(self) -> RerouteCounts:
-        """Count relayed sessions and feeds, bypassing feeds, partitions, and unfed streams."""
+        """Count relayed sessions and feeds, bypassing feeds, partitions, and streams without a feed."""
         feeders = {each: self._router.feeder(each) for each in self._announcements.pubends()}
         fed = [(pubend, feeder) for pubend, feeder in feeders.items() if feeder is not None]
         return RerouteCounts(

@@ -106,8 +106,11 @@ class BrokerReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
     streams_cut_off: int = 0
     """How many pubends its subscriptions need that no reachable broker feeds."""
 
-
-# --- the tree -----------------------------------------------------------------------------------
+    # --- the tree -----------------------------------------------------------------------------------
+    version: str = ""
+    """The version of gapless that it runs."""
+    protocols: tuple[int, ...] = ()
+    """The versions of the protocol that it supports."""
 
 
 class GetTopology(msgspec.Struct, frozen=True, array_like=True, tag=True):

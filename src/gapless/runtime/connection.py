@@ -4,6 +4,9 @@ step.
 The handler stands for the state of the connection: pending before the handshake, client session, or
 link. It is called for every body, and once when the connection is over.
 
+Frames that were read together are processed one after the other. After a slice of time the others
+wait for a later turn of the event loop (:mod:`.turns`), and nothing more is read meanwhile.
+
 Frames are collected during the machine's steps and written after them: what is ready goes out
 together, and a single frame does not wait for a turn of the event loop. After a large read, frames
 are written once per turn. What the other side does not read accumulates in the transport. Above
@@ -14,10 +17,12 @@ connection is closed.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any, Final, Protocol, cast
 
 from gapless.core.errors import ProtocolError
 from gapless.runtime.open_connections import OpenConnections
+from gapless.runtime.turns import LoopTurns
 from gapless.wire import Body, Disconnect, DisconnectReason, FrameReader, encode_handshake
 
 __all__ = [
@@ -131,6 +136,7 @@ class FramedConnection(asyncio.BufferedProtocol):
     def __init__(
         self,
         scheduler: WriteScheduler,
+        turns: LoopTurns,
         connections: OpenConnections[FramedConnection],
         bytes_max: int,
         frame_bytes_max: int,
@@ -145,9 +151,14 @@ class FramedConnection(asyncio.BufferedProtocol):
         self.over = False
         self.is_congested = False
         self._scheduler = scheduler
+        self._turns = turns
         self._connections = connections
         self._bytes_max = bytes_max
         self._frames: list[bytearray] = []
+        self._bodies: list[bytes] = []
+        """Bodies that were read and wait for a later turn."""
+        self._has_turn = False
+        """Whether a turn is requested."""
         self._reader = FrameReader(frame_bytes_max)
         self._transport: asyncio.Transport | None = None
         self._read = 0
@@ -209,14 +220,53 @@ class FramedConnection(asyncio.BufferedProtocol):
             self._read_on(nbytes)
         try:
             bodies = reader.filled(nbytes)
-            self.handler.traffic.count_read(nbytes, len(bodies))
-            for body in bodies:
+        except ProtocolError as error:
+            self.close(DisconnectReason.PROTOCOL_ERROR, str(error))
+            return
+        self.handler.traffic.count_read(nbytes, len(bodies))
+        if self._bodies or (bodies and self._turns.is_over):
+            self._wait(bodies)
+        else:
+            self._process(bodies)
+
+    def _process(self, bodies: Sequence[Body]) -> None:
+        """Pass on bodies for one slice of time; the others wait for a later turn."""
+        turns = self._turns
+        started_s = turns.start_slice()
+        try:
+            for count, body in enumerate(bodies, 1):
                 self.handler.take(body)  # which may change the handler, or end the connection
                 if self.over:
                     return
+                if count < len(bodies) and turns.is_slice_over(started_s):
+                    self._wait(bodies[count:])
+                    break
             self.handler.taken()
         except ProtocolError as error:
             self.close(DisconnectReason.PROTOCOL_ERROR, str(error))
+        finally:
+            turns.end_slice(started_s)
+
+    def _wait(self, bodies: Sequence[Body]) -> None:
+        """Process bodies in a later turn, and read nothing before that."""
+        self._bodies += map(bytes, bodies)  # the next read overwrites the buffer of these
+        self._pause_transport()
+        self._request_turn()
+
+    def _request_turn(self) -> None:
+        if not self._has_turn:
+            self._has_turn = True
+            self._turns.wait(self)
+
+    def take_turn(self) -> None:
+        """Process bodies that wait, and read again after the last one."""
+        self._has_turn = False
+        if not self._bodies or self._is_paused:
+            return  # the connection is over, or continues when it is resumed
+        self._has_received = True  # the other side is not silent: it was not listened to
+        bodies, self._bodies = self._bodies, []
+        self._process(bodies)
+        self._review_reading()
 
     def _read_on(self, count: int) -> None:
         """Pause reading after ``TURN_BYTES``, so that other connections are read."""
@@ -228,9 +278,13 @@ class FramedConnection(asyncio.BufferedProtocol):
 
     def _turn(self) -> None:
         """Resume reading in the next turn."""
-        if self._read >= TURN_BYTES and not self._is_paused:
-            self._resume_transport()
         self._read = 0
+        self._review_reading()
+
+    def _review_reading(self) -> None:
+        """Read again unless there is a reason to pause."""
+        if not self._bodies and not self._is_paused and self._read < TURN_BYTES:
+            self._resume_transport()
 
     def pause_writing(self) -> None:
         """More than the limit waits to be sent."""
@@ -309,6 +363,7 @@ class FramedConnection(asyncio.BufferedProtocol):
     def _end(self, reason: str) -> None:
         if not self.over:
             self.over = True
+            self._bodies = []
             self._reader = (
                 FrameReader()
             )  # further input is dropped; the buffer is large enough for it
@@ -326,9 +381,11 @@ class FramedConnection(asyncio.BufferedProtocol):
         self._pause_transport()
 
     def resume_reading(self) -> None:
-        """Read again."""
+        """Process what waits, and read again."""
         self._is_paused = False
-        self._resume_transport()
+        if self._bodies:
+            self._request_turn()
+        self._review_reading()
 
     def _pause_transport(self) -> None:
         if self._transport is not None and not self.over:

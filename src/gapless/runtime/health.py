@@ -20,6 +20,9 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     cell: CellId
     overlay: str
     incarnation: int
+    version: str
+    protocols: tuple[int, ...]
+    """The versions of the protocol that it supports."""
     status: Literal["ok", "stopping"]
     url: str
     uptime_s: float

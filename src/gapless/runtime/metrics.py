@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
+    InfoMetricFamily,
     Metric,
     SummaryMetricFamily,
 )
 from prometheus_client.registry import Collector
+
+from gapless.core.version import PROTOCOL_VERSIONS, VERSION
 
 if TYPE_CHECKING:
     from gapless.runtime.node import Node
@@ -34,6 +37,7 @@ class Metrics(Collector):
         self._node = node
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
+        ProcessCollector(registry=self._registry)
 
     def text(self) -> bytes:
         """Return all metrics in the format of Prometheus."""
@@ -136,6 +140,10 @@ class Metrics(Collector):
         for mark, count in sorted(self._node.broker.coverage_marks.items()):
             family.add_metric([mark], count)
         yield family
+        build = InfoMetricFamily("gapless_build", "The version of gapless and of its protocol.")
+        protocols = ",".join(map(str, PROTOCOL_VERSIONS))
+        build.add_metric([], {"version": VERSION, "protocols": protocols})
+        yield build
         yield _gauge("uptime_seconds", "Time since this incarnation started.", self._node.uptime_s)
         restarts = self._node.settings.restarts
         yield _gauge("restarts", "How often the supervisor restarted this broker.", restarts)

@@ -23,6 +23,7 @@ from gapless.core.effects import Fetch, Write
 from gapless.core.errors import DiskFullError, UsageError
 from gapless.core.events import MachineEvent, Stopping
 from gapless.core.ids import BrokerId, PubendId
+from gapless.core.version import PROTOCOL_VERSIONS, VERSION
 from gapless.runtime.acceptor import Acceptor
 from gapless.runtime.authentication import Authenticator
 from gapless.runtime.clients import CHECKS_PER_KEEPALIVE, ClientSessions
@@ -37,6 +38,7 @@ from gapless.runtime.metrics import METRICS_KIND, Metrics
 from gapless.runtime.open_connections import OpenConnections
 from gapless.runtime.settings import BrokerSettings
 from gapless.runtime.stores import OpenedStore, open_store
+from gapless.runtime.turns import LoopTurns
 from gapless.wire import Connect, Role
 
 __all__ = ["Node"]
@@ -116,6 +118,8 @@ class Node:
             cell=self.settings.cell,
             overlay=self.settings.overlay.name,
             incarnation=self.broker.context.identity.incarnation,
+            version=VERSION,
+            protocols=PROTOCOL_VERSIONS,
             status="ok" if self.is_running else "stopping",
             url=self.url,
             uptime_s=round(self.uptime_s, 3),
@@ -139,6 +143,7 @@ class Node:
         self._started_ns = time.monotonic_ns()
         self._ready: asyncio.Future[None] = loop.create_future()
         self._scheduler = WriteScheduler(loop)
+        self._turns = LoopTurns(loop)
         opened = await open_store(self.settings.data, loop, self._stored, self.disk_failed)
         step_bytes_max = self.settings.parameters.frame_bytes_max
         self.disk = DiskQueue(opened.store, loop, self._stored, step_bytes_max)
@@ -252,6 +257,7 @@ class Node:
         parameters = self.settings.parameters
         return FramedConnection(
             self._scheduler,
+            self._turns,
             self._connections,
             parameters.queue_bytes_max,
             parameters.frame_bytes_max,
