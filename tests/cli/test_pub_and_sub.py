@@ -112,7 +112,9 @@ def test_printed_lines_can_be_published_again(
 def test_the_lines_before_an_invalid_one_are_published_and_reported(
     brokers: Overlay, pubend: str, tmp_path: Path, capsys: Captured
 ) -> None:
-    source = lines_in(tmp_path / "events", event(1) + "\n" + event(2) + '{"n": 3}\n' + event(4))
+    source = lines_in(
+        tmp_path / "events", event(1) + "\n" + event(2) + '{"attributes": {}, "n": 3}\n' + event(4)
+    )
     assert pub(brokers, pubend, source) == EXIT_WRONG_INPUT
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -122,6 +124,20 @@ def test_the_lines_before_an_invalid_one_are_published_and_reported(
     assert "Traceback" not in captured.err
     assert main(["log", "read", pubend, "--url", brokers.url()]) == 0
     assert [each["attributes"]["n"] for each in read(capsys)] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("line", "event"),
+    [
+        (b'{"symbol": "IBM", "price": 91}', ({"symbol": "IBM", "price": 91}, b"")),
+        (b'{"attributes": {"price": 91}, "payload": "x"}', ({"price": 91}, b"x")),
+        (b'{"payload": "x"}', ({}, b"x")),
+        (b'{"tick": 7, "publisher": "ann"}', ({"tick": 7, "publisher": "ann"}, b"")),
+        (b"{}", ({}, b"")),
+    ],
+)
+def test_a_line_is_an_event_or_an_object_of_attributes(line: bytes, event: object) -> None:
+    assert read_line(line, 1) == event
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,7 @@ def _broker_table(broker: BrokerReply) -> Table:
     connected = f"{broker.connected:,} connected, {broker.durable:,} durable"
     rows = [
         ("broker", f"{broker.broker} in the cell {broker.cell}"),
+        ("version", f"{broker.version}, protocol {', '.join(map(str, broker.protocols))}"),
         ("incarnation", f"{broker.incarnation} (since {timestamp(broker.incarnation)})"),
         ("connected to", ", ".join(up) or "none"),
         ("not connected to", ", ".join(down) or "none"),

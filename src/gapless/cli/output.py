@@ -2,6 +2,9 @@
 
 With ``--json`` both are one JSON document, or one per line if results are a stream. An error is one
 block with the cause and its position, without internals.
+
+Names and texts come from other programs. Control characters in them are escaped here, so that none
+reaches a terminal.
 """
 
 from __future__ import annotations
@@ -9,9 +12,10 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
@@ -20,31 +24,72 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-FILE_WIDTH = 1_000
+FILE_WIDTH: Final = 1_000
 """Columns of a table that goes to a file or a pipe."""
 
-_SIZES = ("bytes", "KB", "MB", "GB", "TB")
+_SIZES: Final = ("bytes", "KB", "MB", "GB", "TB")
+
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+"""Control characters except tabs and line ends, and those that reverse the direction of a text."""
+
+_PADDING: Final = re.compile(r" +$", re.MULTILINE)
+
+
+def printable(text: str) -> str:
+    r"""Return a text in which control characters are escaped.
+
+    >>> printable("desk\x1b[2J")
+    'desk\\x1b[2J'
+    """
+    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
+class _UnpaddedFile:
+    """Writes tables to a file or a pipe without the spaces that fill the last column."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write whole lines."""
+        return self._stream.write(_PADDING.sub("", text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def console() -> Console:
     """The console for results. Made for each use, so that a redirected stream is respected."""
     from rich.console import Console
 
+    class SafeConsole(Console):
+        def print(self, *objects: Any, **options: Any) -> None:
+            super().print(
+                *(plain(each) if isinstance(each, str) else each for each in objects), **options
+            )
+
     if sys.stdout.isatty():
-        return Console(highlight=False)
+        return SafeConsole(highlight=False)
     # not a terminal: nothing is folded
-    return Console(highlight=False, soft_wrap=True, width=FILE_WIDTH)
+    unpadded = cast("IO[str]", _UnpaddedFile(sys.stdout))
+    return SafeConsole(file=unpadded, highlight=False, soft_wrap=True, width=FILE_WIDTH)
+
+
+def json_text(document: object, *, indent: int = 0) -> str:
+    """Return JSON in which control characters beyond ASCII are escaped too."""
+    encoded = msgspec.json.encode(document)
+    text = (msgspec.json.format(encoded, indent=indent) if indent else encoded).decode()
+    return re.sub(r"[\x7f-\x9f]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def print_json(document: object) -> None:
     """Print one JSON document, indented."""
-    text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(json_text(document, indent=2) + "\n")
 
 
 def print_json_line(document: object) -> None:
     """Print one JSON document on a line, and flush it."""
-    sys.stdout.write(msgspec.json.encode(document).decode() + "\n")
+    sys.stdout.write(json_text(document) + "\n")
     sys.stdout.flush()
 
 
@@ -54,10 +99,10 @@ def print_error(problem: str, *, as_json: bool) -> None:
     from rich.text import Text
 
     if as_json:
-        sys.stderr.write(msgspec.json.encode({"error": problem}).decode() + "\n")
+        sys.stderr.write(json_text({"error": problem}) + "\n")
         return
     # Soft wrap keeps the caret of a syntax error under its column.
-    block = Text.assemble(("error: ", "bold red"), problem)
+    block = Text.assemble(("error: ", "bold red"), printable(problem))
     Console(stderr=True, highlight=False, soft_wrap=True).print(block)
 
 
@@ -78,7 +123,7 @@ def while_read() -> Iterator[None]:
 
 def print_note(note: str) -> None:
     """Print a note on standard error."""
-    sys.stderr.write(note + "\n")
+    sys.stderr.write(printable(note) + "\n")
     sys.stderr.flush()
 
 
@@ -134,10 +179,10 @@ def listing(*columns: str, rows: Iterable[Iterable[str | Text]]) -> Table:
 
 
 def plain(text: str | Text) -> Text:
-    """Return a text without interpreting markup in it."""
+    """Return a text without markup and control characters; a Text is returned as it is."""
     from rich.text import Text
 
-    return text if isinstance(text, Text) else Text(text)
+    return text if isinstance(text, Text) else Text(printable(text))
 
 
 def counted(count: int, noun: str) -> str:
@@ -155,10 +200,10 @@ def timestamp(microseconds: int) -> str:
     >>> timestamp(1_700_000_000_000_000)
     '2023-11-14T22:13:20.000Z'
     >>> timestamp(0)
-    'the beginning'
+    'the start'
     """
     if microseconds <= 0:
-        return "the beginning"
+        return "the start"
     try:
         found = dt.datetime.fromtimestamp(microseconds / 1_000_000, dt.UTC)
     except (OverflowError, ValueError, OSError):

@@ -34,6 +34,7 @@ CHUNKS_AHEAD: Final = 4
 """So many chunks may wait to be published."""
 
 EXAMPLE: Final = '{"attributes": {"symbol": "IBM", "price": 90.5}, "payload": "text"}'
+EXAMPLE_PLAIN: Final = '{"symbol": "IBM", "price": 90.5}'
 
 
 class EventLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -49,6 +50,11 @@ class EventLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _LINES: Final = msgspec.json.Decoder(EventLine)
+_ATTRIBUTES: Final = msgspec.json.Decoder(dict[str, bool | int | float | str])
+_RAW: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+EVENT_KEYS: Final = frozenset({"attributes", "payload", "payload_base64"})
+"""A line with one of these keys is an event. The keys of any other line are its attributes."""
 
 
 def read_line(line: bytes, number: int) -> tuple[dict[str, Any], bytes]:
@@ -56,12 +62,14 @@ def read_line(line: bytes, number: int) -> tuple[dict[str, Any], bytes]:
 
     >>> read_line(b'{"attributes": {"a": 1}, "payload": "x"}', 1)
     ({'a': 1}, b'x')
+    >>> read_line(b'{"a": 1}', 1)
+    ({'a': 1}, b'')
     """
     from gapless.content.values import check_attributes
     from gapless.core.errors import UsageError
 
     try:
-        found = _LINES.decode(line)
+        found = _event_line(line)
         payload = found.payload.encode()
         if found.payload_base64:
             payload = base64.b64decode(found.payload_base64, validate=True)
@@ -74,7 +82,23 @@ def read_line(line: bytes, number: int) -> tuple[dict[str, Any], bytes]:
         problem = str(error)
     else:
         return found.attributes, payload
-    raise UsageError(f"line {number:,} is no event: {problem}\n  a line looks like this: {EXAMPLE}")
+    raise UsageError(
+        f"line {number:,} is no event: {problem}\n  a line looks like this: {EXAMPLE}\n"
+        f"  or, without a payload, like this: {EXAMPLE_PLAIN}"
+    )
+
+
+def _event_line(line: bytes) -> EventLine:
+    """Decode a line in one of the two forms."""
+    return EventLine(_ATTRIBUTES.decode(line)) if _is_plain(line) else _LINES.decode(line)
+
+
+def _is_plain(line: bytes) -> bool:
+    """Return whether a line is an object whose keys are attributes."""
+    try:
+        return EVENT_KEYS.isdisjoint(_RAW.decode(line))
+    except msgspec.ValidationError:
+        return False
 
 
 class _Reader:
@@ -176,8 +200,9 @@ def pub(
 ) -> None:
     r"""Publish JSON lines.
 
-    A line has "attributes", and optionally a "payload" (text) or a "payload_base64". The lines
-    before an invalid one are published, and the error has their number.
+    A line is an object of attributes, or has "attributes" and optionally a "payload" (text) or a
+    "payload_base64". A line with one of these three keys has the second form. The lines before an
+    invalid one are published, and the error has their number.
     """
     from gapless.cli.broker_calls import call_broker
     from gapless.content.filter import Filter

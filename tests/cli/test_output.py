@@ -1,0 +1,46 @@
+"""Texts from other programs on a terminal and in pipes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from gapless.cli.output import console, facts, listing, print_error, print_json, print_note
+
+EVIL = "desk\x1b[2J\x9b31m\r\u202e"
+
+
+def test_control_characters_of_names_are_escaped_in_all_output(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    console().print(listing("name", rows=[(EVIL,)]))
+    console().print(facts([("name", EVIL)]))
+    console().print(f"the subscription {EVIL}")
+    print_error(f"no subscription {EVIL}", as_json=False)
+    print_error(f"no subscription {EVIL}", as_json=True)
+    print_note(EVIL)
+    print_json({"name": EVIL})
+    captured = capsys.readouterr()
+    for text in (captured.out, captured.err):
+        assert not {"\x1b", "\x9b", "\r"} & set(text)
+    assert captured.out.count("desk\\x1b[2J\\x9b31m\\r\\u202e") == 3
+
+
+def test_json_output_keeps_the_value_of_a_name(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"name": EVIL})
+    assert json.loads(capsys.readouterr().out) == {"name": EVIL}
+
+
+def test_the_lines_of_a_table_in_a_pipe_end_without_spaces(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    console().print(listing("name", "position", rows=[("a", "x" * 400), ("b", "y")]))
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.rstrip() for line in lines] == lines
+    assert lines[2].split() == ["b", "y"]
+
+
+def test_square_brackets_of_a_text_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    console().print("the stream [red]quotes[/red]")
+    assert capsys.readouterr().out == "the stream [red]quotes[/red]\n"
