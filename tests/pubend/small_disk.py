@@ -90,6 +90,11 @@ class Bench:
         assert stream_epochs == [each.number for each in self.pubend.stream_epochs]
         self.releases.append(up_to)
 
+    def forget_stream_epochs(self, pubend: PubendId, up_to: Tick, stream_epochs: list[int]) -> None:
+        assert pubend == STOCKS
+        assert up_to == self.pubend.stream_epochs[0].start - 1
+        assert stream_epochs == [each.number for each in self.pubend.stream_epochs]
+
     def cached(self, pubend: PubendId, low: Tick, high: Tick) -> list[KnowledgeRange]:
         del pubend, low, high
         return []

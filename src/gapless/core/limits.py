@@ -264,6 +264,17 @@ SHOWN_CLIENT_NAME_MAX: Final = 64
 
 # --- disk, wire and processes -----------------------------------------------------------------------
 
+STREAM_EPOCH_ENTRIES_MAX: Final = 4_096
+"""Entries of the vectors of all stream epochs that a pubend keeps: about 1 MiB. A storm of
+subscriptions at a thousand SHBs would otherwise take gigabytes."""
+
+STREAM_EPOCHS_MIN: Final = 16
+"""Stream epochs that a pubend keeps although their vectors are large."""
+
+STREAM_EPOCH_REQUESTS_MAX: Final = 5
+"""Requests for a stream epoch after which an SHB reads its ticks from the log. The pubend may not
+keep the epoch any more."""
+
 GROUP_BYTES_MAX: Final = 32 * 1024 * 1024
 """Bytes above which no further write joins a transaction, so that the first one is not delayed."""
 

@@ -91,6 +91,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     table_conjunctions_max: int = 20_000
     stream_epoch_interval_ms: int = 20
     stream_epochs_kept: int = 16
+    stream_epochs_max: int = 256
+    """How many stream epochs a pubend keeps, of those that ended within ``inactive_after_s``."""
 
     # acknowledgement and membership
     ack_ms: int = 500

@@ -422,6 +422,7 @@ class Pubend(StreamEnd):
         if changes:
             self._context.write(tuple(changes))
         self._epochs.update()
+        self.review_stream_epochs()
         self._retention.release(self._reader.review_corruption)
         self._retention.expect_acks()
 

@@ -108,6 +108,15 @@ class Router:
         routed.raise_released(up_to)
         routed.stream.forget_up_to(up_to)
 
+    def forget_stream_epochs(self, pubend: PubendId, up_to: Tick, stream_epochs: list[int]) -> None:
+        """Forget the cached ranges up to a tick with their stream epochs; these epochs remain.
+
+        Nacks for the ranges are answered from the log, in stream epoch 0 (R31).
+        """
+        routed = self._get(pubend)
+        routed.stream.forget_up_to(up_to)
+        routed.stream_epochs.forget(stream_epochs, self._context.parameters.stream_epochs_kept)
+
     # --- queries -----------------------------------------------------------------------------
 
     @property
@@ -209,7 +218,9 @@ class Router:
         routed = self._routed.get(message.pubend)
         if routed is None or self._paths.is_best_effort(message.pubend):
             return
-        if not self._epoch_sender.answer(peer, message, routed.stream_epochs):
+        if routed.log is not None and not routed.stream_epochs.knows(message.number):
+            self._context.mark("stream epoch is no longer kept")  # the subend reads the log (R44)
+        elif not self._epoch_sender.answer(peer, message, routed.stream_epochs):
             self._upstream.request_stream_epoch(routed, message)
 
     def advance(self, peer: BrokerId, message: AdvanceRequest) -> None:
@@ -361,6 +372,9 @@ class Router:
         kept = self._context.parameters.stream_epochs_kept
         if routed.log is None and len(routed.stream_epochs) > 2 * (kept + len(routed.stream)) + 1:
             routed.stream_epochs.forget(routed.stream.stream_epochs(), kept)
+        most = max(kept, self._context.parameters.stream_epochs_max)
+        if routed.log is None and len(routed.stream_epochs) > 2 * most + 1:
+            routed.keep_stream_epochs(most, kept)
 
     def _found(self, routed: RoutedPubend, knowledge: KnowledgeRange) -> None:
         """Send a range that was read from a log of this broker to answer nacks."""

@@ -38,7 +38,7 @@ from gapless.messages.streams import (
     StreamEpoch,
     Unreadable,
 )
-from gapless.stream.epochs import StreamEpochs
+from gapless.stream.epochs import EMPTY_VECTOR, StreamEpochs
 from gapless.stream.horizon import DoubtHorizon
 from gapless.stream.istream import IStream, MemoryAccount
 from gapless.stream.ranges import cut
@@ -336,8 +336,11 @@ class Subend:
         """Hand over the next range if its epoch is known and it is covered; return whether."""
         vector = self._stream_epochs.get(knowledge.stream_epoch)
         if vector is None:
-            self._nacks.request_stream_epoch(knowledge.stream_epoch)
-            return False
+            if not self._nacks.is_epoch_lost(knowledge.stream_epoch):
+                self._nacks.request_stream_epoch(knowledge.stream_epoch)
+                return False
+            self._context.mark("stream epoch is lost")
+            vector = EMPTY_VECTOR  # no broker knows it: the range covers no SHB
         if vector.announcement_version > self._version:
             self._version = vector.announcement_version
             self._listener.served_at(self.pubend, self._version)

@@ -35,6 +35,7 @@ TINY: Final[dict[str, tuple[int, ...]]] = {
     "segments_max": (1, 2),
     "sets_per_session_max": (1, 2),
     "table_conjunctions_max": (1, 3),
+    "stream_epochs_max": (1, 2, 4),
 }
 """Limits, and the small values that a seed may give them."""
 
