@@ -32,6 +32,7 @@ def changed(bench: Bench, times: int) -> None:
         bench.run(ms=40)
         bench.publish(session, counter, counter)
         bench.run(ms=1)
+    bench.run(ms=bench.parameters.ack_ms)
 
 
 def test_with_a_long_retention_the_stream_epochs_on_disk_stay_within_their_limit() -> None:
@@ -110,7 +111,7 @@ def test_a_range_whose_stream_epoch_no_broker_keeps_is_read_from_the_log() -> No
     world.run(ms=100)
     ann.publish("e", kind=1)
     world.run(s=2)
-    assert len(requests.messages) == STREAM_EPOCH_REQUESTS_MAX + 1
+    assert len(requests.messages) > STREAM_EPOCH_REQUESTS_MAX
     assert world["n"].coverage_marks["stream epoch is lost"] >= 1
     assert x.events == ["e"]
     ann.publish("f", kind=1)

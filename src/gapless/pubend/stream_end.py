@@ -214,13 +214,13 @@ class StreamEnd:
         """Forget the stream epochs that need not be kept; return the storage changes.
 
         An SHB that is farther behind than ``inactive_after_s`` is in no vector, so it reads the log
-        anyway (R44, R54). A range that was not sent yet keeps its epoch.
+        anyway (R44, R54). An epoch is kept until the next one is on disk and its first tick is sent.
         """
         parameters = self._context.parameters
         low = self.last - microseconds(s=parameters.inactive_after_s)
         count = min(
             surplus(self.stream_epochs, low, parameters.stream_epochs_max),
-            outlived(self.stream_epochs, self.top),
+            outlived(self.stream_epochs, self.top - 1),
         )
         if count <= 0:
             return ()

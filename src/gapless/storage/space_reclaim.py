@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from gapless.core.limits import FREE_PAGES_KEPT
 from gapless.storage.codec import LogMark
+from gapless.storage.schema import PAGE_BYTES
 
 __all__ = ["SpaceReclaimer"]
 
@@ -38,12 +39,16 @@ class SpaceReclaimer:
         """Record that rows of a log no longer count."""
         self._trimmed[mark.label] = mark.trimmed
 
-    def step(self, connection: sqlite3.Connection) -> None:
-        """Reclaim some space, inside a transaction of the caller."""
+    def step(self, connection: sqlite3.Connection) -> int:
+        """Reclaim some space, inside a transaction of the caller.
+
+        Return about how many bytes that adds to the WAL.
+        """
         if self._trimmed:
             self._delete_rows(connection)
         elif self._looking:
             self._looking = _give_back(connection)
+        return _PAGES_AT_ONCE * PAGE_BYTES
 
     def _delete_rows(self, connection: sqlite3.Connection) -> None:
         label, up_to = next(iter(self._trimmed.items()))

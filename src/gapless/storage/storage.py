@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Final, Self, TypeAlias
 
@@ -346,7 +346,11 @@ class Storage:
         while size < GROUP_BYTES_MAX:
             if self._writes.empty() and (batch or self._reclaimer.waits):
                 break
-            write = self._writes.get()
+            try:
+                write = self._writes.get(timeout=self._wal.idle_s)
+            except Empty:
+                self._wal.note_idle()
+                break
             if write is None:
                 self._last_group = True
                 break
@@ -363,13 +367,12 @@ class Storage:
             group.add(write)
         self._writer.execute("BEGIN IMMEDIATE")
         group.apply(self._writer)
-        if self._reclaimer.waits:
-            self._reclaimer.step(self._writer)
+        reclaimed = self._reclaimer.step(self._writer) if self._reclaimer.waits else 0
         self._writer.execute("COMMIT")
         self._bytes_done += size
         self._written += len(batch)
         self._commits += bool(batch)
-        self._wal.grew(size)
+        self._wal.grew(size + reclaimed)
         for pubend in group.trimmed:
             self._reclaimer.trimmed(group.marks[pubend])
         return group
