@@ -284,6 +284,15 @@ WAL_BYTES_MAX: Final = 64 * 1024 * 1024
 WAL_BYTES_KEPT: Final = 16 * 1024 * 1024
 """Size to which the WAL is truncated when it restarts after a burst."""
 
+SPACE_RESERVE_BYTES: Final = 16 * 1024 * 1024
+"""Space on the disk that a running broker reserves, so that logs can be trimmed on a full disk."""
+
+DISK_WARNING_BYTES: Final = 10 * 1024 * 1024 * 1024
+"""Free bytes below which a broker warns, on a disk above ten times as much."""
+
+MEMORY_LOG_BYTES: Final = 1024 * 1024 * 1024
+"""Bytes of all logs of a broker that has them in memory."""
+
 FREE_PAGES_KEPT: Final = 2_048
 """Free pages of a database that are kept for new rows: 16 MiB."""
 

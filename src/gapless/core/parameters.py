@@ -131,9 +131,15 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     publisher_window: int = 64
     """Batches of a publisher whose ticks are kept. As many may be unanswered at once."""
     publisher_ttl_s: int = 604_800
-    log_bytes_max: int = 68_719_476_736
-    retention_s: int = 3_600
-    """How long a log is retained for replay beyond what members need."""
+    log_bytes_max: int = 0
+    """The bytes of one log. 0: as many as ``all_logs_bytes_max``."""
+    all_logs_bytes_max: int = 0
+    """The bytes of all logs of a broker together. 0: the driver sets it to a share of the disk. The
+    machine itself takes 0 for no limit."""
+    retention_s: int = 604_800
+    """How long a log is retained for replay beyond what members need, as far as it fits."""
+    disk_free_bytes_min: int = 0
+    """The broker warns if less is free on its disk. 0: a tenth of the disk, at most 10 GiB."""
     staged_bytes_max: int = 268_435_456
     """Bytes that may be staged at a broker, for all writers together. They are also in memory."""
     staged_ttl_s: int = 3_600

@@ -44,6 +44,7 @@ from gapless.packed.encode import encode_publications
 from gapless.packed.template import PackedTemplate
 from gapless.pubend.epochs import stream_epoch_at
 from gapless.pubend.known_hosts import KnownHosts, KnownTimes
+from gapless.pubend.log_budget import LogBudget
 from gapless.pubend.log_reader import LogReader
 from gapless.pubend.log_size import LogSize, packed_bytes, row_bytes
 from gapless.pubend.member_epochs import MemberEpochs
@@ -83,6 +84,7 @@ class Pubend(StreamEnd):
         publishers: Iterable[PublisherRecord] = (),
         members: Members | None = None,
         known_hosts: KnownHosts | None = None,
+        budget: LogBudget | None = None,
     ) -> None:
         window = context.parameters.publisher_window
         self._publishers = Publishers(record.pubend, window, publishers)
@@ -96,6 +98,7 @@ class Pubend(StreamEnd):
             record.log_size_marks,
             self._publishers.logged,
             record.released,
+            budget,
         )
         self._advertised = Filter(record.properties.advertisement)
         self._reader = LogReader(context, self, outlet)
@@ -245,6 +248,13 @@ class Pubend(StreamEnd):
             late = self.members.lagging_hosts(self._size.tick_to_fit())
             raise PublishRefusedError(self._size.fault(self._record.pubend, late))
 
+    def _count(self, tick: Tick, size: int) -> None:
+        """Count a row; release a log that becomes tight before it is full."""
+        was_tight = self._size.is_tight
+        self._size.add(tick, size)
+        if self._size.is_tight and not was_tight:
+            self._retention.release(self._reader.review_corruption)
+
     def _append(
         self,
         held: PublisherRecord,
@@ -255,7 +265,7 @@ class Pubend(StreamEnd):
         pending = PendingRange(self.last + 1, last.tick, self.stream_epoch, publications, done=done)
         packed = encode_publications(publications)
         self.last = last.tick
-        self._size.add(last.tick, row_bytes(pending.knowledge()))
+        self._count(last.tick, row_bytes(pending.knowledge()))
         record = self._publishers.append(held, publications, self._used, self._size.total)
         row = LogRow(
             self._record.pubend, first.tick, last.tick, self.stream_epoch, 0, clock, publications
@@ -301,7 +311,7 @@ class Pubend(StreamEnd):
             pendings.append(pending)
             row = AppendPackedRow(self._record.pubend, tick, high, self.stream_epoch, clock, packed)
             appends.append(row)
-            self._size.add(high, packed_bytes(packed))
+            self._count(high, packed_bytes(packed))
             self.last, tick = high, high + 1
         batch = (sequence, first, tick - first)
         record = self._publishers.extend(held, batch, self._used, self._size.total)

@@ -1,7 +1,7 @@
 """How long a pubend keeps its log, and when it requests acknowledgements (R56 to R58).
 
 The log is kept for ``retention_s``, and above the least ack floor of members, log holds and known
-hosts. A log at its limit first releases what only ``retention_s`` keeps. It does not release what
+hosts. A log near its limit releases what only ``retention_s`` keeps. It does not release what
 members need: publications are refused until the lagging members have acknowledged or given up the
 ticks (R58).
 """
@@ -68,8 +68,8 @@ class Retention:
         retained_from = self._clocks.clock_view() - microseconds(
             s=self._context.parameters.retention_s
         )
-        if self._size.is_full:
-            retained_from = max(retained_from, self._size.tick_to_fit())
+        if self._size.is_tight:
+            retained_from = max(retained_from, self._size.tick_to_fit(easily=True))
         up_to = min(end.top, retained_from, floor)
         if up_to <= end.latest.released:
             return

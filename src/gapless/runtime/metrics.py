@@ -153,6 +153,14 @@ class Metrics(Collector):
         yield _count("commits", "Groups of writes that became durable together.", disk.commits)
         yield _count("writes", "Writes that became durable.", disk.writes)
         yield _gauge("pending_write_bytes", "Bytes that wait for the disk.", disk.pending_bytes)
+        watch, budget = self._node.disk_watch, self._node.broker.components.pubends.log_budget
+        if watch.space is not None:
+            yield _gauge("disk_free_bytes", "Free bytes on the disk.", watch.space.free)
+            yield _gauge("disk_bytes", "The size of the disk.", watch.space.total)
+        is_short = float(bool(watch.warning))
+        yield _gauge("disk_short", "1 if less than disk_free_bytes_min is free.", is_short)
+        yield _gauge("all_logs_bytes", "Bytes in all logs together.", budget.bytes)
+        yield _gauge("all_logs_bytes_max", "The limit of all logs together.", budget.bytes_max)
 
     def _streams(self) -> Iterator[Metric]:
         broker = self._node.broker

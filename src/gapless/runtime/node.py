@@ -29,6 +29,7 @@ from gapless.runtime.authentication import Authenticator
 from gapless.runtime.clients import CHECKS_PER_KEEPALIVE, ClientSessions
 from gapless.runtime.connection import FramedConnection, WriteScheduler
 from gapless.runtime.disk_queue import DiskQueue
+from gapless.runtime.disk_space import SPACE_CHECK_INTERVAL_S, DiskWatch, with_log_limits
 from gapless.runtime.driver import Driver, read_clocks
 from gapless.runtime.health import Health, health_page
 from gapless.runtime.http import Page, WebServer
@@ -80,6 +81,9 @@ class Node:
         """The address of /metrics and /healthz."""
         self._audit: BrokerAudit | None = None
         self._authenticator: Authenticator | None = None
+        self.disk_watch = DiskWatch(
+            settings.data, settings.parameters.disk_free_bytes_min, self._log
+        )
         self._logged_corruptions: dict[PubendId, str] = {}
         self._stopping = False
         self._stopped = False
@@ -126,6 +130,8 @@ class Node:
             links=self.links.open_peers,
             links_missing=sorted(self.links.peers.difference(self.links.open_peers)),
             refused=self.refused,
+            disk_free_bytes=self.disk_watch.space and self.disk_watch.space.free,
+            disk_warning=self.disk_watch.warning,
             corrupt={
                 str(pubend): why
                 for pubend, why in self.broker.components.pubends.corruptions.items()
@@ -179,6 +185,8 @@ class Node:
             self.links.check_idle, parameters.link_idle_timeout_ms / 1_000 / CHECKS_PER_IDLE_TIMEOUT
         )
         self._repeat(self._log_corruptions, CORRUPTION_LOG_INTERVAL_S)
+        self.disk_watch.review()
+        self._repeat(self.disk_watch.review, SPACE_CHECK_INTERVAL_S)
 
     async def _start_web(self) -> None:
         if self.settings.metrics is None:
@@ -200,7 +208,7 @@ class Node:
         self.broker = Broker(
             settings.name,
             settings.cell,
-            parameters,
+            with_log_limits(parameters, settings.data),
             neighbourhood,
             opened.records,
             read_clocks(),

@@ -61,6 +61,7 @@ def paced(pace: float, *, expiry: bool, retention_s: int) -> dict[str, int]:
         member_expiry_s=3 * inactive_s if expiry else 604_800,
         tombstone_ttl_s=86_400,
         retention_s=retention_s,
+        log_bytes_max=68_719_476_736,
     )
     return times
 
