@@ -14,7 +14,7 @@ from gapless.core.parameters import Parameters
 from gapless.messages.records import StreamEpochRecord
 from gapless.messages.streams import StreamEpoch, StreamEpochRequest
 from gapless.pubend.epochs import surplus
-from tests.broker.harness import BrokerHarness, P
+from tests.broker.harness import BrokerHarness
 from tests.pubend.small_disk import STOCKS, Bench
 from tests.scenarios.brokers import of
 

@@ -90,7 +90,7 @@ def test_little_space_is_in_the_log_in_healthz_and_in_the_metrics(
 
             def get(page: str) -> bytes:
                 url = f"http://{node.metrics_address}/{page}"
-                with urllib.request.urlopen(url, timeout=30) as answer:  # noqa: S310
+                with urllib.request.urlopen(url, timeout=30) as answer:
                     assert answer.status == 200
                     return bytes(answer.read())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -32,6 +33,14 @@ durable = typer.Typer(
 )
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the subscription.")]
+Directory = Annotated[
+    Path | None,
+    typer.Option(
+        "--directory",
+        metavar="DIRECTORY",
+        help="The data directory of a stopped broker, in place of a URL.",
+    ),
+]
 Force = Annotated[
     bool,
     typer.Option("--force", help="Even if a client has it: the client's subscription ends."),
@@ -174,6 +183,7 @@ def _rm(
     name: Name,
     *,
     force: Force = False,
+    directory: Directory = None,
     url: Url = URL_DEFAULT,
     token_file: TokenFile = None,
     deadline: Deadline = DEADLINE_S,
@@ -181,6 +191,11 @@ def _rm(
 ) -> None:
     """End a durable subscription. The events that it has not received are no longer kept for it."""
     settle(context, as_json=as_json)
+    if directory is not None:
+        from gapless.cli.stopped import remove_durable
+
+        remove_durable(directory, name, as_json=as_json)
+        return
 
     async def call(session: Session) -> Any:
         from gapless.messages.operating import RemoveDurable

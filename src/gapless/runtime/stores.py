@@ -86,7 +86,9 @@ async def open_store(
             on_failure=partial(call_in_loop, on_failure),
         )
         try:
-            return storage, storage.load()
+            loaded = storage.load()
+            storage.make_reserve()
+            return storage, loaded
         except BaseException:
             storage.close()
             raise

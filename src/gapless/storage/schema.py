@@ -142,7 +142,8 @@ def storage_error(error: Exception, what: str) -> StorageError:
     if code == sqlite3.SQLITE_FULL:
         return DiskFullError(
             f"{what}: no space is left on the disk ({error}, {name}); "
-            "free space and start the broker again: acknowledged events are safe"
+            "free space, or release events with gapless log trim, and start the broker again: "
+            "acknowledged events are safe"
         )
     if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
         return CorruptionError(f"{what}: the database is corrupt ({error}, {name})")

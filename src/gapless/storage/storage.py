@@ -43,6 +43,7 @@ from gapless.storage.inline_commits import InlineCommitPolicy
 from gapless.storage.loading import Loaded, load_marks, load_records
 from gapless.storage.lock import DirectoryLock
 from gapless.storage.reading import ReadResult, read_log
+from gapless.storage.reserve import drop_reserve, make_reserve
 from gapless.storage.schema import (
     connect_reader,
     connect_writer,
@@ -177,6 +178,13 @@ class Storage:
         finally:
             connection.close()
 
+    def make_reserve(self) -> None:
+        """Reserve space for changes on a full disk; it is given back when the storage is closed.
+
+        After a failed write it stays.
+        """
+        make_reserve(self._directory)
+
     def write(self, write: Write) -> None:
         """Queue a write; it is reported when it is durable. After a failure it is dropped."""
         self.gather(write)
@@ -259,6 +267,8 @@ class Storage:
             thread.join()
         self._reader.close()
         self._writer.close()
+        if self._failure is None:
+            drop_reserve(self._directory)
         self._lock.release()
 
     def _queued_row(self, change: AppendRow | AppendPackedRow) -> QueuedRow:
