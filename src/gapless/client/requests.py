@@ -8,13 +8,16 @@ from typing import Any
 
 from gapless.core.errors import (
     FencedError,
+    ProtocolError,
     RefusedError,
     UnavailableError,
+    UsageError,
     WrongBrokerError,
 )
 from gapless.messages.clients import RefusalCause, Refused
+from gapless.wire import CLIENT_REQUESTS, HEADER_BYTES
 
-__all__ = ["OpenRequests", "RequestNumbers", "refusal"]
+__all__ = ["OpenRequests", "RequestNumbers", "check_request", "refusal"]
 
 
 class RequestNumbers:
@@ -82,6 +85,23 @@ class OpenRequests:
             return await reply
         finally:
             self._calls.discard(reply)
+
+
+def check_request(message: Any) -> Any:
+    """Return a request of a program if a broker can read it and it has a number.
+
+    >>> from gapless.messages.operating import ListPartitions
+    >>> check_request(ListPartitions(0))
+    ListPartitions(request=0)
+    """
+    kind = type(message).__name__
+    if not hasattr(message, "request"):
+        raise UsageError(f"a request is a message of gapless.messages with a number, not a {kind}")
+    try:
+        CLIENT_REQUESTS.decode(CLIENT_REQUESTS.encode(message)[HEADER_BYTES:])
+    except (ProtocolError, TypeError, ValueError, OverflowError) as error:
+        raise UsageError(f"this {kind} is not a request: {error}") from None
+    return message
 
 
 def refusal(notice: Refused) -> RefusedError:

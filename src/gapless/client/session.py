@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from contextlib import aclosing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -12,6 +11,15 @@ from uuid import uuid4
 
 from gapless.audit.clients import ClientAudit
 from gapless.audit.options import AuditOptions
+from gapless.client.arguments import (
+    check_filter,
+    check_flag,
+    check_name,
+    check_pubend_name,
+    check_seconds,
+    check_text,
+    check_whole,
+)
 from gapless.client.credentials import Credentials
 from gapless.client.event import Event
 from gapless.client.link import ReconnectingLink
@@ -25,6 +33,7 @@ from gapless.client.options import (
 from gapless.client.position import pubend_id
 from gapless.client.publisher import Publisher
 from gapless.client.reading import read_log
+from gapless.client.requests import check_request
 from gapless.client.session_links import SessionLinks
 from gapless.client.staged_writer import (
     CommitResult,
@@ -43,7 +52,7 @@ from gapless.core.errors import (
     ConnectionLostError,
     UsageError,
 )
-from gapless.core.limits import IN_FLIGHT_EVENTS_MAX
+from gapless.core.limits import IN_FLIGHT_EVENTS_MAX, INT_MAX, NAME_PREFIX_MAX
 from gapless.core.ticks import Tick
 from gapless.messages.clients import Order, Unsubscribe, Unsubscribed
 from gapless.messages.operating import ListPartitions, PartitionTable
@@ -103,15 +112,15 @@ def connect(
     True
     """
     addresses = parse_addresses(servers)
-    chosen(deadline_s, None)
-    chosen(connect_deadline_s, None)
-    called = name or f"client-{uuid4().hex[:12]}"
+    name = check_text("name", name)
+    if not isinstance(backoff, Backoff):
+        raise UsageError(f"backoff is a Backoff, not a {type(backoff).__name__}")
     options = SessionOptions(
-        name=called,
-        deadline_s=deadline_s,
-        connect_deadline_s=connect_deadline_s,
+        name=name or f"client-{uuid4().hex[:12]}",
+        deadline_s=check_seconds("deadline_s", deadline_s),
+        connect_deadline_s=check_seconds("connect_deadline_s", connect_deadline_s),
         backoff=backoff,
-        failover_after_s=chosen(failover_after_s, None),
+        failover_after_s=check_seconds("failover_after_s", failover_after_s),
         audit=None if audit is None else AuditOptions.of(audit),
         audit_name=name or "client",
         credentials=Credentials.of(token, token_file),
@@ -260,11 +269,11 @@ class Session:
         self._check()
         return Publisher(
             self,
-            pubend,
-            name=name or f"{self._options.name}-{self._token}-{self._next()}",
-            advertisement=advertisement,
-            guaranteed=guaranteed,
-            in_flight_max=in_flight_max,
+            check_pubend_name(pubend),
+            name=self._generated_name() if name == "" else check_name("name", name),
+            advertisement=check_filter("advertisement", advertisement),
+            guaranteed=check_flag("guaranteed", guaranteed),
+            in_flight_max=check_whole("in_flight_max", in_flight_max, 1),
             deadline_s=chosen(deadline_s, self._options.deadline_s),
         )
 
@@ -293,10 +302,9 @@ class Session:
         ``on_gap="report"`` added to ``gaps``.
         """
         self._check()
-        if order not in _ORDERS:
+        if order not in (*_ORDERS,):
             raise UsageError(f"order is 'publisher' or 'total', not {order!r}")
-        if durable is not None and not (durable and isinstance(durable, str)):
-            raise UsageError("a durable subscription needs a name")
+        name = self._generated_name() if durable is None else check_name("durable", durable)
         settings = SubscriptionOptions(
             durable=durable is not None,
             start=start_point_of(start),
@@ -307,8 +315,7 @@ class Session:
             expiry_s=expiry_s,
             deadline_s=chosen(deadline_s, self._options.deadline_s),
         )
-        name = durable or f"{self._options.name}-{self._token}-{self._next()}"
-        return Subscription(self, name, filter, settings)
+        return Subscription(self, name, str(check_filter("filter", filter)), settings)
 
     # --- staging -------------------------------------------------------------------------------
 
@@ -331,11 +338,11 @@ class Session:
         self._check()
         return StagedWriter(
             self,
-            pubend,
-            writer=writer,
-            batch=batch,
-            partition=partition,
-            advertisement=advertisement,
+            check_pubend_name(pubend),
+            writer=check_name("writer", writer),
+            batch=check_whole("batch", batch, 0, INT_MAX),
+            partition=check_whole("partition", partition, 0, INT_MAX),
+            advertisement=check_filter("advertisement", advertisement),
             deadline_s=chosen(deadline_s, self._options.deadline_s),
         )
 
@@ -356,25 +363,28 @@ class Session:
     ) -> None:
         """Drop the staged events of a batch; the broker also drops them by itself after a time."""
         self._check_open()
+        pubend, writer = check_pubend_name(pubend), check_name("writer", writer)
+        batch = check_whole("batch", batch, 0, INT_MAX)
         seconds = chosen(deadline_s, self._options.deadline_s)
         await drop_staged(self, pubend, writer, batch, seconds)
 
-    def _next(self) -> int:
+    def _generated_name(self) -> str:
+        """Return a name for a publisher or a subscription that was given none."""
         self._count += 1
-        return self._count
+        return f"{self._options.name[:NAME_PREFIX_MAX]}-{self._token}-{self._count}"
 
     async def unsubscribe(self, durable: str, *, deadline_s: float | Unset | None = _UNSET) -> None:
         """End a durable subscription at the broker to which this session is connected."""
         self._check_open()
+        request = Unsubscribe(0, check_name("durable", durable))
+        seconds = chosen(deadline_s, self._options.deadline_s)
         link = await self._links.current_pinned()
-        answer = await link.call(
-            Unsubscribe(0, durable), chosen(deadline_s, self._options.deadline_s)
-        )
+        answer = await link.call(request, seconds)
         ReconnectingLink.expect(answer, Unsubscribed)
 
     # --- reading and requests ------------------------------------------------------------------
 
-    async def read(
+    def read(
         self,
         pubend: str,
         low: Tick | None = None,
@@ -389,12 +399,14 @@ class Session:
         with the newest when the read starts. The deadline applies to each part of the answer.
         """
         self._check_open()
-        text = str(filter if isinstance(filter, Filter) else Filter(filter))
-        seconds = chosen(deadline_s, self._options.deadline_s)
-        parts = read_log(self.main, pubend_id(pubend), text, low, high, seconds)
-        async with aclosing(parts) as events:  # type: ignore[type-var]  # it is a generator
-            async for event in events:
-                yield event
+        return read_log(
+            self.main,
+            pubend_id(check_pubend_name(pubend)),
+            str(check_filter("filter", filter)),
+            None if low is None else check_whole("low", low, 0, INT_MAX),
+            None if high is None else check_whole("high", high, 0, INT_MAX),
+            chosen(deadline_s, self._options.deadline_s),
+        )
 
     async def partitions(
         self, *, deadline_s: float | Unset | None = _UNSET
@@ -414,4 +426,5 @@ class Session:
         """
         self._check_open()
         seconds = chosen(deadline_s, self._options.deadline_s)
-        return await self.main.call(message, seconds, changes=changes)
+        is_change = check_flag("changes", changes)
+        return await self.main.call(check_request(message), seconds, changes=is_change)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from gapless.client.arguments import check_whole
 from gapless.core.errors import UsageError
-from gapless.core.limits import OPTION_MAX
 from gapless.messages.clients import Order, StartPoint
 
 __all__ = ["Acknowledge", "OnGap", "SubscriptionOptions"]
@@ -31,22 +31,15 @@ class SubscriptionOptions:
         expiry_s: int,
         deadline_s: float | None,
     ) -> None:
-        _check_number("prefetch", prefetch)
-        _check_number("expiry_s", expiry_s)
-        if ack not in {"auto", "manual"}:
+        if ack not in ("auto", "manual"):
             raise UsageError(f"ack is 'auto' or 'manual', not {ack!r}")
-        if on_gap not in {"raise", "report"}:
+        if on_gap not in ("raise", "report"):
             raise UsageError(f"on_gap is 'raise' or 'report', not {on_gap!r}")
         self.durable = durable
         self.start = start
         self.order = order
-        self.prefetch = prefetch
+        self.prefetch = check_whole("prefetch", prefetch, 1)
         self.ack = ack
         self.on_gap = on_gap
-        self.expiry_s = expiry_s
+        self.expiry_s = check_whole("expiry_s", expiry_s, 1)
         self.deadline_s = deadline_s
-
-
-def _check_number(name: str, value: object) -> None:
-    if type(value) is not int or not 0 < value <= OPTION_MAX:
-        raise UsageError(f"{name} is a whole number from 1 to {OPTION_MAX:,}, not {value!r}")

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Literal, TypeAlias
 
 from gapless.client.position import Position
+from gapless.content.values import plain_scalar
 from gapless.core.errors import UsageError
 from gapless.core.ticks import Tick
 from gapless.messages.clients import StartKind, StartPoint
@@ -19,14 +20,15 @@ Start: TypeAlias = Literal["latest", "earliest"] | Mapping[str, Tick] | datetime
 
 def start_point_of(start: Start) -> StartPoint:
     """Return a start in its wire form."""
+    start = plain_scalar(start)
     if isinstance(start, datetime):
         if start.tzinfo is None:
             raise UsageError(f"{start} has no time zone; write datetime.now(timezone.utc)")
         return StartPoint(StartKind.TIME, clock=round(start.timestamp() * 1_000_000))
     if isinstance(start, Mapping):
         return StartPoint(StartKind.POSITION, Position(start).as_tuple())
-    if start == "latest":
+    if isinstance(start, str) and start == "latest":
         return StartPoint()
-    if start == "earliest":
+    if isinstance(start, str) and start == "earliest":
         return StartPoint(StartKind.EARLIEST)
     raise UsageError(f"start is 'latest', 'earliest', a position or a datetime, not {start!r}")

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from gapless.client.arguments import check_filter, check_whole
 from gapless.client.event import Event
 from gapless.client.inbox import Inbox
 from gapless.client.link import ReconnectingLink
@@ -66,7 +67,7 @@ class Subscription:
     """
 
     def __init__(
-        self, session: Session, name: str, filter: str | Filter, settings: SubscriptionOptions
+        self, session: Session, name: str, filter: str, settings: SubscriptionOptions
     ) -> None:
         self.name = name
         self.gaps: deque[GapError] = deque(maxlen=GAPS_KEPT)
@@ -75,7 +76,7 @@ class Subscription:
         """Of a durable one: the position after which the filter of the opening surely applies."""
         self._session = session
         self._settings = settings
-        self._inbox = Inbox(name, _text_of(filter), settings, on_end=self._ended)
+        self._inbox = Inbox(name, filter, settings, on_end=self._ended)
         self._prefetch = self._inbox.prefetch
         self._done: Item | None = None
         self._auto = settings.durable and settings.ack == "auto"
@@ -258,9 +259,10 @@ class Subscription:
         A gap ends a batch: the next call raises or reports it. The list is empty when the
         subscription is closed.
         """
-        if events_max is not None and events_max < 1:
-            raise UsageError(f"a batch has at least one event; {events_max} cannot be the most")
-        events_max = self._prefetch.bound if events_max is None else events_max
+        if events_max is None:
+            events_max = self._prefetch.bound
+        else:
+            events_max = check_whole("events_max", events_max, 1)
         seconds = chosen(deadline_s, self._settings.deadline_s)
         if self._auto:
             self._note_done()
@@ -331,8 +333,10 @@ class Subscription:
             ticks = done.run.after(done.tick)
         elif done is None:
             ticks = self._prefetch.handed()
-        else:
+        elif isinstance(done, Mapping):
             ticks = dict(Position(done).as_tuple())
+        else:
+            raise UsageError(f"done is an event or a position, not a {type(done).__name__}")
         self._inbox.acknowledge(ticks)
 
     def _note_done(self) -> None:
@@ -365,7 +369,7 @@ class Subscription:
         new filter may apply before the position.
         """
         self._opened()
-        text = _text_of(filter)
+        text = str(check_filter("filter", filter))
         return await self._change_filter(text, chosen(deadline_s, self._settings.deadline_s))
 
     async def _change_filter(self, text: str, seconds: float | None) -> Position:
@@ -412,11 +416,6 @@ class Subscription:
         seconds = chosen(deadline_s, self._settings.deadline_s)
         answer = await link.call(Seek(0, self.name, start_point), seconds, then=repositioned)
         return Position.of(dict(answer.position))
-
-
-def _text_of(filter: str | Filter) -> str:
-    """Return the text of a filter; raise if it is not valid."""
-    return str(filter) if isinstance(filter, Filter) else str(Filter(filter))
 
 
 def _ignore(notice: Any) -> None:

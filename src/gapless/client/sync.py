@@ -181,15 +181,9 @@ class SyncSession:
         deadline_s: float | Unset | None = _UNSET,
     ) -> Iterator[Event]:
         """Yield the events that match between two ticks of a log. See :meth:`Session.read`."""
-        events = self._session.read(pubend, low, high, filter, deadline_s=deadline_s)
         loop_thread = self.loop_thread
-        problem: BaseException | None = None
-        while problem is None:
-            found, problem = loop_thread.run(_some(events))
-            yield from found
-            if not found and problem is None:
-                return
-        raise problem
+        events = self._session.read(pubend, low, high, filter, deadline_s=deadline_s)
+        return _fetched(loop_thread, events)
 
     def partitions(self, *, deadline_s: float | Unset | None = _UNSET) -> tuple[Partition, ...]:
         """Return the cells that cannot be reached, as far as the broker knows."""
@@ -206,6 +200,17 @@ class SyncSession:
         return self.loop_thread.run(
             self._session.request(message, deadline_s=deadline_s, changes=changes)
         )
+
+
+def _fetched(loop_thread: EventLoopThread, events: AsyncIterator[Event]) -> Iterator[Event]:
+    """Yield events that the background thread fetches, some at a time."""
+    problem: BaseException | None = None
+    while problem is None:
+        found, problem = loop_thread.run(_some(events))
+        yield from found
+        if not found and problem is None:
+            return
+    raise problem
 
 
 async def _some(events: AsyncIterator[Event]) -> tuple[list[Event], GaplessError | None]:

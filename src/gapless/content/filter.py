@@ -10,8 +10,8 @@ from gapless.content.conjunction import Conjunction
 from gapless.content.evaluate import Matcher, matcher
 from gapless.content.normal import disjoined, normalise
 from gapless.content.parser import parse
-from gapless.content.values import Attributes
-from gapless.core.errors import FilterTypeError
+from gapless.content.values import Attributes, plain_scalars
+from gapless.core.errors import AttributeValueError, FilterTypeError
 
 __all__ = ["EVERYTHING", "Filter"]
 
@@ -75,6 +75,11 @@ class Filter:
         return self._conjunctions
 
     @property
+    def source_text(self) -> str | None:
+        """The text that the filter was made from; None if it was made in another way."""
+        return self._source if isinstance(self._source, str) else None
+
+    @property
     def attributes(self) -> frozenset[str]:
         """The names of the attributes on which the normal form depends."""
         return frozenset(name for one in self._conjunctions for name, _ in one.constraints)
@@ -86,7 +91,13 @@ class Filter:
         """
         if self._matcher is None:
             self._matcher = matcher(self._conjunctions)
-        return self._matcher(attributes)
+        try:
+            return self._matcher(attributes)
+        except AttributeValueError:
+            plain = plain_scalars(attributes)
+            if all(value is attributes[name] for name, value in plain.items()):
+                raise
+            return self._matcher(plain)
 
     def covers(self, other: Filter) -> bool:
         """Return whether every event that matches ``other`` matches this; may miss a covering."""

@@ -70,6 +70,8 @@ def parse_addresses(servers: str | Iterable[str]) -> tuple[Address, ...]:
     >>> parse_addresses("gapless://b1,gapless://b2")[1].host
     'b2'
     """
+    if not isinstance(servers, Iterable):
+        raise AddressError(f"{servers!r} is not an address: write gapless://host:port")
     urls = [servers] if isinstance(servers, str) else [*servers]
     found = tuple(address for url in urls for address in _of_url(url))
     if not found:
@@ -78,7 +80,7 @@ def parse_addresses(servers: str | Iterable[str]) -> tuple[Address, ...]:
 
 
 def _of_url(url: str) -> list[Address]:
-    if not str(url).startswith(SCHEME):
+    if not isinstance(url, str) or not url.startswith(SCHEME):
         raise AddressError(f"{url!r} is not an address: write gapless://host:port")
     parts = [part.removeprefix(SCHEME).removesuffix("/") for part in url.split(",")]
     if any(character in part for part in parts for character in "/?#@"):

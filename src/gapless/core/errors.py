@@ -31,6 +31,8 @@
         └── AttributeValueError   (also a TypeError) an attribute is not a value
 
 An error text names the cause, then the remedy.
+
+There is one warning, ``FilterWarning``: a filter is valid and probably not what was meant.
 """
 
 from __future__ import annotations
@@ -52,6 +54,7 @@ __all__ = [
     "FilterLimitError",
     "FilterSyntaxError",
     "FilterTypeError",
+    "FilterWarning",
     "GapError",
     "GaplessError",
     "IndexBusyError",
@@ -73,6 +76,11 @@ _EXCERPT_COLUMNS = 72
 
 class GaplessError(Exception):
     """The base class of all errors of gapless."""
+
+    event_number: int | None = None
+    """Of ``publish_many``: the number of the first event that the error is about, from 0."""
+    published: int | None = None
+    """Of ``publish_many``: how many events of the call are published."""
 
 
 class ProtocolError(GaplessError):
@@ -219,6 +227,10 @@ class FilterLimitError(FilterError):
 
     def __str__(self) -> str:
         return f"{self.problem} (limit {self.limit} = {self.allowed:,})"
+
+
+class FilterWarning(UserWarning):
+    """A filter compares an attribute with a name that was probably meant as a string."""
 
 
 class IndexBusyError(UsageError, RuntimeError):

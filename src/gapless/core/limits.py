@@ -172,6 +172,10 @@ NAME_MAX: Final = 256
 """Characters in the name of a pubend, a publisher or a subscription. The first is in every message
 of its stream, the second in every event, the third in keys on several disks."""
 
+NAME_PREFIX_MAX: Final = 200
+"""Characters of a session's name in the names that the client generates for its publishers and
+subscriptions. Those must be at most NAME_MAX long."""
+
 # --- publishers and writers -------------------------------------------------------------------------
 
 LOOKUP_PENDING_BATCHES_MAX: Final = 1_024
