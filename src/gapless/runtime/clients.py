@@ -2,8 +2,9 @@
 
 Every connection has a name of its own for the machine, so that a new connection of a client is
 never taken for the lost one. Requests go to the machine in the order of arrival. A client is
-disconnected with a reason if it sends a malformed request, sends nothing for too long or does not
-read; the other clients are not affected.
+disconnected with a reason if it sends a malformed frame, sends nothing for too long or does not read;
+the other clients are not affected. A request with a wrong field is refused, and the others of its
+connection go on.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from gapless.core.events import (
 from gapless.core.ids import PubendId
 from gapless.core.limits import KEEPALIVES_MISSED_MAX, SHOWN_CLIENT_NAME_MAX
 from gapless.core.parameters import Parameters
-from gapless.messages.clients import Delivery, Publish, Published
+from gapless.messages.clients import Delivery, Publish, Published, Refused
 from gapless.messages.staging import StageChunk
 from gapless.messages.streams import Publication
 from gapless.packed.encode import cached_encoding
@@ -40,6 +41,7 @@ from gapless.wire import (
     Disconnect,
     DisconnectReason,
     KeepAlive,
+    request_number,
 )
 
 __all__ = ["CHECKS_PER_KEEPALIVE", "ClientSession", "ClientSessions"]
@@ -109,7 +111,11 @@ class ClientSession:
 
     def take(self, body: Body) -> None:
         """Hand a request to the machine."""
-        request = CLIENT_REQUESTS.decode(body)
+        try:
+            request = CLIENT_REQUESTS.decode(body)
+        except ProtocolError as error:
+            self._refuse(body, error)
+            return
         kind = type(request)
         if kind is Publish:
             self._published.append(ClientRequest(self.name, request))
@@ -122,6 +128,15 @@ class ClientSession:
             if self._clients.audit is not None:
                 self._clients.audit.client_requested(self.name, request)
             self._clients.handle(ClientRequest(self.name, request))
+
+    def _refuse(self, body: Body, error: ProtocolError) -> None:
+        """Refuse a request with a wrong field; raise if the body is no request with a number."""
+        number = request_number(body)
+        if number is None:
+            raise error
+        self.taken()
+        self.connection.send(CLIENT_NOTICES.encode(Refused(number, str(error))))
+        self.connection.flush()
 
     def taken(self) -> None:
         """Pass the publications of one read to the machine, in one step."""

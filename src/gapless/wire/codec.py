@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Generic, TypeAlias, TypeVar, get_args
 
 import msgspec
 
@@ -38,6 +38,7 @@ __all__ = [
     "Codec",
     "decode_handshake",
     "encode_handshake",
+    "request_number",
 ]
 
 
@@ -158,6 +159,13 @@ class _Envelope(msgspec.Struct, frozen=True, array_like=True, tag="Packet"):
     messages: tuple[Message, ...]
 
 
+class _Head(msgspec.Struct, frozen=True, array_like=True):
+    """The first two elements of a request; the others are skipped."""
+
+    kind: str
+    number: Annotated[int, msgspec.Meta(ge=0)]
+
+
 T = TypeVar("T")
 
 
@@ -236,9 +244,31 @@ CLIENT_NOTICES: Final[Codec[Notice]] = Codec(Notice)
 _INSIDE: Final[msgspec.msgpack.Decoder[Any]] = msgspec.msgpack.Decoder(
     Hello | _Envelope | RelayBroken | RelayFull
 )
+_NUMBERED: Final = frozenset(
+    kind.__name__ for kind in get_args(Request) if "request" in kind.__struct_fields__
+)
+"""The kinds of requests that have a number."""
+_HEAD: Final[msgspec.msgpack.Decoder[_Head]] = msgspec.msgpack.Decoder(_Head)
 LINK_PACKETS: Final = LinkCodec(Hello | _Envelope | PacketPart | KeepAlive | Disconnect)
 
 _HANDSHAKES: Final[Codec[Handshake]] = Codec(Handshake)
+
+
+def request_number(body: Body) -> int | None:
+    """Return the number of a request that cannot be decoded, so that the request is refused.
+
+    None means that the body is no message of a client, or one without a reply.
+
+    >>> wrong: Any = None
+    >>> frame = CLIENT_REQUESTS.encode(clients.OpenPubend(7, wrong))
+    >>> request_number(frame[HEADER_BYTES:])
+    7
+    """
+    try:
+        head = _HEAD.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return head.number if head.kind in _NUMBERED else None
 
 
 def encode_handshake(handshake: Handshake) -> bytearray:
