@@ -13,6 +13,7 @@ from gapless.messages.clients import (
     Delivery,
     FilterSet,
     Gap,
+    RefusalCause,
     Seek,
     SetFilter,
     StartKind,
@@ -482,3 +483,35 @@ def test_ack_reports_state_whether_the_shb_has_durable_subscriptions() -> None:
     row = world["p"].components.hosted[P].members.row(shb("n"))  # type: ignore[union-attr]
     assert row is not None
     assert row.durable
+
+
+def test_a_durable_subscription_without_a_requested_filter_keeps_the_one_it_has() -> None:
+    world, ann = stage()
+    x, y = Requester(world, "n", "x"), Requester(world, "n", "y")
+    x.subscribe("k = 1", name="desk", durable=True)
+    answer = y.subscribe(None, name="desk", durable=True)
+    assert answer.filter == "k = 1"
+    assert world.subscription("n", "desk").newest.text == "k = 1"
+    assert world.subscription("n", "desk").client == "y"
+
+
+def test_no_filter_for_a_name_that_does_not_exist_is_refused_and_creates_nothing() -> None:
+    world, _ = stage()
+    answer = Requester(world, "n", "x").subscribe(None, name="desk", durable=True)
+    assert answer.cause is RefusalCause.FILTER_REQUIRED
+    assert "give a filter" in reason(answer)
+    assert "needs a filter" in reason(Requester(world, "n", "y").subscribe(None))
+    assert world["n"].components.registry.subscriptions == {}
+
+
+def test_a_subscription_that_is_in_use_is_taken_over_only_on_request() -> None:
+    world, _ = stage()
+    x, y = Requester(world, "n", "x"), Requester(world, "n", "y")
+    x.subscribe("k = 1", name="desk", durable=True)
+    refusal = reason(y.subscribe("k = 2", name="desk", durable=True, take_over=False))
+    assert refusal.startswith("the subscription 'desk' is in use by the client x")
+    assert world.subscription("n", "desk").client == "x"
+    assert world.subscription("n", "desk").newest.text == "k = 1"
+    assert isinstance(x.subscribe(None, name="desk", durable=True, take_over=False), Subscribed)
+    y.subscribe("k = 2", name="desk", durable=True)
+    assert world.subscription("n", "desk").client == "y"

@@ -64,7 +64,7 @@ class Inbox:
     """One subscription as its broker knows it, and the events that have come."""
 
     def __init__(
-        self, name: str, text: str, settings: SubscriptionOptions, *, on_end: Callable[[], None]
+        self, name: str, text: str | None, settings: SubscriptionOptions, *, on_end: Callable[[], None]
     ) -> None:
         self.name = name
         self.filter = RequestedFilter(text, durable=settings.durable)
@@ -116,8 +116,8 @@ class Inbox:
         return following
 
     @property
-    def text(self) -> str:
-        """The newest filter."""
+    def text(self) -> str | None:
+        """The newest filter; None until the broker has sent the one that a subscription has."""
         return self.filter.text
 
     @property
@@ -250,6 +250,7 @@ class Inbox:
             self._seek_count,
             hosting,
             *(((), (), None) if hosting is None else self._resume.presented()),
+            take_over=settings.take_over or self.is_started,
         )
         handshake = self.link.handshake
         if handshake is not None:
@@ -273,12 +274,14 @@ class Inbox:
         self.is_new |= answer.is_new and not self.is_started
         self._seek_count = answer.seek_count
         self._hosting.confirmed(answer.hosting)
-        self._resume.subscribed(answer, self.filter.text, is_first=not self.is_started)
+        text = answer.filter if self.filter.text is None else self.filter.text
+        self._resume.subscribed(answer, text, is_first=not self.is_started)
         if answer.filter:
             self.filter.replace(answer.filter)
         if self._audit is not None and self.link is not None and self.link.handshake is not None:
             broker = self.link.handshake.broker
-            self._audit.opened(broker, self.filter.text, answer.position, self.prefetch.received)
+            text = answer.filter or text
+            self._audit.opened(broker, text, answer.position, self.prefetch.received)
         self.is_started = True
         if self._resume.is_sought_back:
             self._take(_Input.SUBSCRIBED_BEHIND)
@@ -372,7 +375,9 @@ class Inbox:
         self, text: str, position: PositionTuple, start_guarantees: StartGuarantees | None
     ) -> None:
         """Another filter applies after a position, with new guarantees for pubends without one."""
-        self._resume.filter_changed(self.filter.text, text, position, start_guarantees)
+        before = self.filter.text
+        assert before is not None, "a filter changes after the subscription has started"
+        self._resume.filter_changed(before, text, position, start_guarantees)
         self.filter.replace(text)
         if self._audit is not None:
             self._audit.filter_changed(text, position)

@@ -104,7 +104,7 @@ def check_request(message: Any) -> Any:
     return message
 
 
-def refusal(notice: Refused) -> RefusedError:
+def refusal(notice: Refused) -> RefusedError | UsageError:
     """Return a refusal as an error."""
     match notice.cause:
         case RefusalCause.WRONG_BROKER:
@@ -113,5 +113,7 @@ def refusal(notice: Refused) -> RefusedError:
             return FencedError(notice.reason)
         case RefusalCause.UNAVAILABLE:
             return UnavailableError(notice.reason)
+        case RefusalCause.FILTER_REQUIRED:
+            return UsageError(notice.reason)
         case _:
             return RefusedError(notice.reason)

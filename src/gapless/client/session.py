@@ -279,7 +279,7 @@ class Session:
 
     def subscribe(
         self,
-        filter: str | Filter = "",
+        filter: str | Filter | None = None,
         *,
         durable: str | None = None,
         start: Start = "latest",
@@ -288,6 +288,7 @@ class Session:
         ack: Acknowledge = "auto",
         on_gap: OnGap = "raise",
         expiry_s: int = EXPIRY_S,
+        take_over: bool = True,
         deadline_s: float | Unset | None = _UNSET,
     ) -> Subscription:
         """Return a subscription to all events that match a filter, for ``async with`` and ``async
@@ -295,8 +296,10 @@ class Session:
 
         A ``durable`` subscription has a name: its broker keeps its position for ``expiry_s``
         seconds while no client is connected. A program that subscribes under that name continues
-        after what was acknowledged, with the filter given here; ``start`` applies only when the
-        subscription is created. With ``order="total"`` all subscribers see the events of all
+        after what was acknowledged, with the filter given here, or with the one that the
+        subscription has if none is given; ``start`` applies only when the subscription is created.
+        If another client has it, that client loses it, or with ``take_over=False`` the call is
+        refused. Without ``durable`` and without a filter, all events match. With ``order="total"`` all subscribers see the events of all
         pubends in one order. At most ``prefetch`` events wait to be handed out. Where a log has
         released events that the subscription must receive, :class:`GapError` is raised, or with
         ``on_gap="report"`` added to ``gaps``.
@@ -314,8 +317,11 @@ class Session:
             on_gap=on_gap,
             expiry_s=expiry_s,
             deadline_s=chosen(deadline_s, self._options.deadline_s),
+            take_over=check_flag("take_over", take_over),
         )
-        return Subscription(self, name, str(check_filter("filter", filter)), settings)
+        keeps_filter = filter is None and durable is not None
+        text = None if keeps_filter else str(check_filter("filter", "" if filter is None else filter))
+        return Subscription(self, name, text, settings)
 
     # --- staging -------------------------------------------------------------------------------
 

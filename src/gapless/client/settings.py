@@ -17,7 +17,7 @@ OnGap = Literal["raise", "report"]
 class SubscriptionOptions:
     """The options of a subscription, beside its filter."""
 
-    __slots__ = ("ack", "deadline_s", "durable", "expiry_s", "on_gap", "order", "prefetch", "start")
+    __slots__ = ("ack", "deadline_s", "durable", "expiry_s", "on_gap", "order", "prefetch", "start", "take_over")
 
     def __init__(
         self,
@@ -30,6 +30,7 @@ class SubscriptionOptions:
         on_gap: OnGap,
         expiry_s: int,
         deadline_s: float | None,
+        take_over: bool = True,
     ) -> None:
         if ack not in ("auto", "manual"):
             raise UsageError(f"ack is 'auto' or 'manual', not {ack!r}")
@@ -43,3 +44,5 @@ class SubscriptionOptions:
         self.on_gap = on_gap
         self.expiry_s = check_whole("expiry_s", expiry_s, 1)
         self.deadline_s = deadline_s
+        self.take_over = take_over
+        """Whether opening ends the subscription of another client that has the name."""

@@ -67,13 +67,14 @@ class Subscription:
     """
 
     def __init__(
-        self, session: Session, name: str, filter: str, settings: SubscriptionOptions
+        self, session: Session, name: str, filter: str | None, settings: SubscriptionOptions
     ) -> None:
         self.name = name
         self.gaps: deque[GapError] = deque(maxlen=GAPS_KEPT)
         """The gaps, if they are reported and not raised."""
         self.filter_changed_at: Position | None = None
-        """Of a durable one: the position after which the filter of the opening surely applies."""
+        """Of a durable one that was opened with a filter: the position after which that filter surely
+        applies."""
         self._session = session
         self._settings = settings
         self._inbox = Inbox(name, filter, settings, on_end=self._ended)
@@ -110,7 +111,7 @@ class Subscription:
             self._leave(ClosedError("the subscription was not opened"))
             raise
         self._session.opened(self)
-        if self._settings.durable:
+        if self._settings.durable and filter_text is not None:
             # it may already exist, with another filter
             try:
                 self.filter_changed_at = await self._change_filter(filter_text, deadline_s)
@@ -357,6 +358,8 @@ class Subscription:
     @property
     def filter(self) -> Filter:
         """The newest filter."""
+        if self._inbox.text is None:
+            raise ClosedError(f"open the subscription {self.name!r} first: its broker has its filter")
         return Filter(self._inbox.text)
 
     async def set_filter(

@@ -146,7 +146,7 @@ class SyncSession:
 
     def subscribe(
         self,
-        filter: str | Filter = "",
+        filter: str | Filter | None = None,
         *,
         durable: str | None = None,
         start: Start = "latest",
@@ -155,6 +155,7 @@ class SyncSession:
         ack: Acknowledge = "auto",
         on_gap: OnGap = "raise",
         expiry_s: int = EXPIRY_S,
+        take_over: bool = True,
         deadline_s: float | Unset | None = _UNSET,
     ) -> SyncSubscription:
         """Return a subscription, for ``with`` and ``for``. See :meth:`Session.subscribe`."""
@@ -167,6 +168,7 @@ class SyncSession:
             ack="manual" if ack == "auto" else ack,
             on_gap=on_gap,
             expiry_s=expiry_s,
+            take_over=take_over,
             deadline_s=deadline_s,
         )
         return SyncSubscription(self.loop_thread, made, auto=durable is not None and ack == "auto")

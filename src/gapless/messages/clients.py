@@ -78,6 +78,8 @@ class RefusalCause(IntEnum):
     """Something is unreachable or not complete yet. Retry later."""
     SLOW_CONSUMER = 5
     """Too many events waited for the subscription. Read faster or use a durable one."""
+    FILTER_REQUIRED = 7
+    """No durable subscription of that name exists, and the request has no filter to create one."""
 
 
 # --- publishing ---------------------------------------------------------------------------------
@@ -236,7 +238,8 @@ class Subscribe(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     request: int
     subscription: str
-    filter: str
+    filter: str | None
+    """None: a durable subscription continues with the filter that it has."""
     durable: bool = False
     start: StartPoint = StartPoint()
     order: Order = Order.PUBLISHER
@@ -256,6 +259,8 @@ class Subscribe(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """With ``hosting``: the past filters that apply to ticks that are not acknowledged."""
     start_guarantees: StartGuarantees | None = None
     """With ``hosting``: the start guarantees that the client received last."""
+    take_over: bool = True
+    """Whether a durable subscription that another client has is taken from that client."""
 
 
 class PendingStart(msgspec.Struct, frozen=True, array_like=True):

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from gapless.content.filter import Filter
 from gapless.core.context import Context
 from gapless.core.errors import FilterError
@@ -99,7 +101,16 @@ class SubscriberCalls:
             refused = Refused(call.request, reason, RefusalCause.WRONG_BROKER, newer.broker, newer)
             self._context.notify(client, refused)
             return
-        texts = (call.filter, *(each.filter for each in call.past_filters))
+        if found is not None and not call.take_over and found.client not in {client, None}:
+            self._refuse(client, call.request, _in_use(found))
+            return
+        if call.filter is None:
+            if found is None:
+                reason = _no_filter(call.subscription)
+                self._refuse(client, call.request, reason, RefusalCause.FILTER_REQUIRED)
+                return
+            call = msgspec.structs.replace(call, filter=found.newest.text)
+        texts = (call.filter or "", *(each.filter for each in call.past_filters))
         filters = [self._filter(client, call.request, text) for text in texts]
         new_filter = filters[0]
         if new_filter is None or None in filters:
@@ -150,6 +161,8 @@ class SubscriberCalls:
             and (fault := invalid_reason(call.start_guarantees)) is not None
         ):
             return fault
+        if call.filter is None and not call.durable:
+            return "a subscription that is not durable needs a filter"
         if call.credit < 0:
             return f"credit cannot be negative ({call.credit})"
         if found is not None and found.durable != call.durable:
@@ -320,6 +333,17 @@ class SubscriberCalls:
 
 def _fenced_reason(name: str) -> str:
     return f"the subscription {name!r} was fenced by a newer connection"
+
+
+def _in_use(found: HostedSubscription) -> str:
+    return (
+        f"the subscription {found.name!r} is in use by the client {found.client}: "
+        "stop that client, or take the subscription over"
+    )
+
+
+def _no_filter(name: str) -> str:
+    return f"there is no durable subscription {name!r}: give a filter to create it"
 
 
 def _not_yours(name: str) -> str:
