@@ -300,7 +300,83 @@ def test_invalid_positions_and_filters_are_refused(
     assert "'nowhere' is not a start position" in capsys.readouterr().err
     assert main(["durable", "seek", name, "2999-01-01", *to]) == EXIT_REFUSED
     assert "is in the future" in capsys.readouterr().err
-    assert main(["durable", "set-filter", name, "n >", *to]) == EXIT_REFUSED
+    assert main(["durable", "set-filter", name, "n >", *to]) == EXIT_WRONG_INPUT
     assert "column 4" in capsys.readouterr().err
-    assert main(["--debug", "durable", "set-filter", name, "n >", *to]) == EXIT_REFUSED
+    assert main(["--debug", "durable", "set-filter", name, "n >", *to]) == EXIT_WRONG_INPUT
     assert "Traceback" in capsys.readouterr().err
+
+
+# --- looking without taking -----------------------------------------------------------------------
+
+
+def test_peek_shows_the_next_events_and_acknowledges_nothing(
+    brokers: Overlay, name: str, capsys: Captured
+) -> None:
+    gapless("pub", "-p", "quotes", "--url", brokers.url(), lines=events(10, 11, -1, 12))
+    url = ("--url", brokers.url(2))
+    with connect_sync(brokers.url(2)) as session, session.subscribe(durable=name) as consumer:
+        for _ in range(2):
+            assert main(["durable", "peek", name, *url]) == 0
+            lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+            assert [line["attributes"]["n"] for line in lines] == [10, 11, 12]
+        assert main(["durable", "peek", name, "--count", "1", *url]) == 0
+        assert len(capsys.readouterr().out.splitlines()) == 1
+        assert [consumer.get().attributes["n"] for _ in range(3)] == [10, 11, 12]
+    assert main(["durable", "peek", name, *url]) == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_peek_uses_the_filter_that_applies_at_each_tick(
+    brokers: Overlay, name: str, capsys: Captured
+) -> None:
+    gapless("pub", "-p", "quotes", "--url", brokers.url(), lines=events(20, -20))
+    url = ("--url", brokers.url(2))
+    assert main(["durable", "set-filter", name, "n < 0", *url]) == 0
+    gapless("pub", "-p", "quotes", "--url", brokers.url(), lines=events(21, -21))
+    capsys.readouterr()
+    assert main(["durable", "peek", name, *url]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["attributes"]["n"] for line in lines] == [20, -21]
+
+
+def test_peek_of_a_name_that_does_not_exist_is_refused(brokers: Overlay, capsys: Captured) -> None:
+    assert main(["durable", "peek", "nowhere", "--url", brokers.url()]) == EXIT_REFUSED
+    assert "nowhere" in capsys.readouterr().err
+
+
+def test_sub_keeps_the_filter_and_takes_a_subscription_over_only_on_request(
+    brokers: Overlay, name: str
+) -> None:
+    url, options = brokers.url(2), ("--durable", name, "--count", "1")
+    with connect_sync(url, name="consumer") as session, session.subscribe(durable=name) as events_:
+        ran = gapless("sub", *options, "--url", url)
+        assert ran.returncode == EXIT_REFUSED
+        assert "in use by the client consumer" in ran.stderr
+        assert "--take-over" in ran.stderr
+        gapless("pub", "-p", "quotes", "--url", brokers.url(), lines=events(-30, 30, -31, 31))
+        assert events_.get().attributes["n"] == 30
+        events_.close()
+        assert str(events_.filter) == "n >= 0"
+        with session.subscribe(durable=name):
+            ran = gapless("sub", *options, "--take-over", "--url", url)
+            assert ran.returncode == 0, ran.stderr
+            assert json.loads(ran.stdout)["attributes"]["n"] == 31
+
+
+def test_sub_of_a_durable_name_that_does_not_exist_asks_for_a_filter(brokers: Overlay) -> None:
+    ran = gapless("sub", "--durable", "nowhere", "--url", brokers.url(2))
+    assert ran.returncode == EXIT_WRONG_INPUT
+    assert "give a filter to create it" in ran.stderr
+
+
+def test_a_filter_with_a_name_where_a_string_was_meant_is_warned_of(
+    brokers: Overlay, name: str, capsys: Captured
+) -> None:
+    url = ("--url", brokers.url(2))
+    warning = "warning: symbol = IBM compares two attributes; write 'IBM' if IBM is a string\n"
+    assert main(["explain", "symbol = IBM"]) == 0
+    assert capsys.readouterr().err == warning
+    assert main(["durable", "set-filter", name, "symbol = IBM", *url]) == 0
+    assert capsys.readouterr().err == warning
+    assert main(["log", "read", "quotes", "symbol = IBM", *url]) == 0
+    assert capsys.readouterr().err == warning

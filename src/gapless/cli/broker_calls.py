@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from gapless.client import Session
     from gapless.core.ids import PubendId
-    from gapless.messages.operating import CursorState, SubscriptionState
+    from gapless.messages.operating import CursorState, SubscriptionReply, SubscriptionState
 
 __all__ = [
     "DEADLINE_S",
@@ -21,6 +21,7 @@ __all__ = [
     "every_pubend",
     "every_subscription",
     "run",
+    "whole_reply",
     "whole_subscription",
 ]
 
@@ -105,6 +106,11 @@ async def every_subscription(
 
 async def whole_subscription(session: Session, name: str) -> SubscriptionState:
     """Fetch one subscription with all its streams, page by page."""
+    return (await whole_reply(session, name)).entry
+
+
+async def whole_reply(session: Session, name: str) -> SubscriptionReply:
+    """Fetch one subscription with all its streams and its past filters, page by page."""
     from gapless.messages.operating import GetSubscription
 
     after: PubendId | None = None
@@ -114,5 +120,7 @@ async def whole_subscription(session: Session, name: str) -> SubscriptionState:
         entry: SubscriptionState = answer.entry
         cursors += entry.cursors
         if not entry.cursors_omitted or not entry.cursors:
-            return msgspec.structs.replace(entry, cursors=tuple(cursors), cursors_omitted=0)
+            entry = msgspec.structs.replace(entry, cursors=tuple(cursors), cursors_omitted=0)
+            reply: SubscriptionReply = msgspec.structs.replace(answer, entry=entry)
+            return reply
         after = entry.cursors[-1].pubend

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,6 +11,7 @@ import typer
 
 from gapless.cli.broker_calls import DEADLINE_S, call_broker, whole_subscription
 from gapless.cli.inspection import connection, lag_of, show_subscriptions
+from gapless.cli.logs import event_line
 from gapless.cli.options import URL_DEFAULT, AsJson, Deadline, TokenFile, Url, settle
 from gapless.cli.output import (
     console,
@@ -20,6 +23,7 @@ from gapless.cli.output import (
     span,
     timestamp,
 )
+from gapless.cli.peek import Peek
 from gapless.cli.positions import HELP, read_position
 
 if TYPE_CHECKING:
@@ -31,6 +35,9 @@ __all__ = ["durable"]
 durable = typer.Typer(
     help="Show durable subscriptions of a broker, and change them.", no_args_is_help=True
 )
+
+EXIT_GAP = 1
+"""The exit code if logs no longer have a part of the events."""
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the subscription.")]
 Directory = Annotated[
@@ -115,6 +122,45 @@ def _show(state: SubscriptionState) -> None:
         out.print(listing(*columns, rows=lines))
 
 
+@durable.command("peek")
+def _peek(
+    context: typer.Context,
+    name: Name,
+    *,
+    count: Annotated[int, typer.Option(min=1, help="How many events at most.")] = 10,
+    url: Url = URL_DEFAULT,
+    token_file: TokenFile = None,
+    deadline: Deadline = DEADLINE_S,
+    _as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON lines; this is the default.")
+    ] = False,
+) -> None:
+    """Print the next events of a durable subscription as JSON lines.
+
+    Nothing is acknowledged, and a client that has the subscription keeps it. The events are those
+    that are not acknowledged, also if that client has received them. They are in the order of their
+    ticks.
+    """
+    settle(context, as_json=_as_json)
+
+    async def show(session: Session) -> Peek:
+        peek, left = Peek(session, name), count
+        async with aclosing(peek.events()) as events:
+            async for event in events:
+                sys.stdout.buffer.write(event_line(event.pubend, event.publication))
+                left -= 1
+                if not left:
+                    break
+        sys.stdout.buffer.flush()
+        return peek
+
+    peek = call_broker(url, show, deadline_s=deadline, token_file=token_file)
+    if peek.error is not None:
+        raise peek.error
+    if peek.gaps:
+        raise typer.Exit(EXIT_GAP)
+
+
 @durable.command("seek")
 def _seek(
     context: typer.Context,
@@ -166,8 +212,10 @@ def _set_filter(
     settle(context, as_json=as_json)
 
     async def call(session: Session) -> Any:
+        from gapless.client.arguments import check_filter
         from gapless.messages.operating import SetDurableFilter
 
+        check_filter("FILTER", filter_text)
         return await session.request(SetDurableFilter(0, name, filter_text))
 
     answer = call_broker(url, call, deadline_s=deadline, token_file=token_file)

@@ -45,14 +45,23 @@ class _Order(Enum):
 def sub(
     context: typer.Context,
     filter_text: Annotated[
-        str,
-        typer.Argument(metavar="FILTER", help="Which events; after -- if it begins with -."),
-    ] = "TRUE",
+        str | None,
+        typer.Argument(
+            metavar="FILTER",
+            help="Which events, by default all; after -- if it begins with -. An existing durable "
+            "subscription keeps its filter if none is given.",
+            show_default=False,
+        ),
+    ] = None,
     *,
     durable: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Continue the durable subscription of this name."),
     ] = None,
+    take_over: Annotated[
+        bool,
+        typer.Option("--take-over", help="Even if a client has it: that client loses it."),
+    ] = False,
     start: Annotated[str, typer.Option(metavar="POSITION", help=HELP)] = "latest",
     order: Annotated[
         _Order, typer.Option(help="Of each publisher, or one order of all events for everyone.")
@@ -67,6 +76,9 @@ def sub(
 ) -> None:
     """Print matching events as JSON lines, until Ctrl-C.
 
+    The events of a durable subscription are acknowledged when they are printed: they are not
+    received again. To look at them only, use gapless durable peek.
+
     A payload that is not text is under payload_base64. A range that a log no longer has is a line
     {"gap": {"pubend": …, "low": …, "high": …}}, and the exit code is 1 in the end.
     """
@@ -78,7 +90,8 @@ def sub(
 
     async def work(session: Session) -> None:
         options: dict[str, Any] = {"ack": "manual", "on_gap": "raise", "order": order.value}
-        made = session.subscribe(filter_text, durable=durable, start=position, **options)
+        options |= {"take_over": take_over, "start": position}
+        made = session.subscribe(filter_text, durable=durable, **options)
         async with made as subscription:
             if subscription.is_new:
                 print_note(f"{durable} is a new subscription, at the broker {session.broker}")

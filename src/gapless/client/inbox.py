@@ -64,7 +64,12 @@ class Inbox:
     """One subscription as its broker knows it, and the events that have come."""
 
     def __init__(
-        self, name: str, text: str | None, settings: SubscriptionOptions, *, on_end: Callable[[], None]
+        self,
+        name: str,
+        text: str | None,
+        settings: SubscriptionOptions,
+        *,
+        on_end: Callable[[], None],
     ) -> None:
         self.name = name
         self.filter = RequestedFilter(text, durable=settings.durable)

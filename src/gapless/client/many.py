@@ -7,7 +7,6 @@ published all the same.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from itertools import chain
 from typing import TypeVar
@@ -15,7 +14,7 @@ from typing import TypeVar
 from gapless.client.batches import PublishBatch
 from gapless.client.outbox import Outbox
 from gapless.client.position import Position
-from gapless.core.errors import GaplessError, OutcomeUnknownError
+from gapless.core.errors import GaplessError, OutcomeUnknownError, reworded
 
 __all__ = ["ManyEvents"]
 
@@ -107,7 +106,6 @@ def _length(ranges: list[range]) -> int:
 
 def _renamed(error: _Error, text: str, number: int | None, published: int) -> _Error:
     """Return an error of the same kind with another text."""
-    renamed = copy.copy(error)
-    renamed.args = (text, *error.args[1:])
+    renamed = reworded(error, text)
     renamed.event_number, renamed.published = number, published
     return renamed

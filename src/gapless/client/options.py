@@ -8,6 +8,7 @@ import msgspec
 
 from gapless.audit.options import AuditOptions
 from gapless.client.arguments import check_seconds
+from gapless.client.connection_changes import ConnectionReporter
 from gapless.client.credentials import Credentials
 from gapless.core.backoff import Backoff
 
@@ -48,6 +49,8 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The audit log of what was published and received, if there is one."""
     audit_name: str = "client"
     """The name of the audit log; clients of one name share its size limit."""
+    reporter: ConnectionReporter | None = None
+    """Gets the news of all connections."""
     credentials: Credentials = Credentials()
     """The token that identifies the client."""
     seed: int | None = None

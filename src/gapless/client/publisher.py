@@ -109,17 +109,25 @@ class Publisher:
         if kind is None:
             await self.close()
         else:
-            self._outbox.end(OutcomeUnknownError("the publisher was closed before an answer came"))
+            self._outbox.end(ClosedError("the publisher was closed after an exception"))
 
     async def close(self, *, deadline_s: float | Unset | None = Unset()) -> None:  # noqa: B008
-        """Publish the remaining events, then end; raise if an event may not be published."""
+        """Publish the remaining events, then end; raise if an event may not be published.
+
+        The error tells how many events are not published and how many may be. After the call nothing
+        is sent any more.
+        """
+        seconds, outbox = chosen(deadline_s, self._deadline_s), self._outbox
         try:
-            await self.flush(deadline_s=deadline_s)
+            await self._answered(seconds)
+        except TimeoutError:
+            condition = self._opened_link.condition
+            raise outbox.end_late(f"after {seconds:g} s", condition) from None
         finally:
-            left = self._outbox.held
-            self._outbox.end(
-                ClosedError(f"the publisher was closed with {left} events not answered")
-            )
+            outbox.end(ClosedError("the publisher was closed"))
+        failure = outbox.take_failure()
+        if failure is not None:
+            raise failure
 
     def _ended(self) -> None:
         """The outbox has ended."""
@@ -250,14 +258,18 @@ class Publisher:
         """Wait until everything is answered; raise the first error that no receipt has raised."""
         seconds = chosen(deadline_s, self._deadline_s)
         try:
-            async with asyncio.timeout(seconds):
-                while self._outbox.held:
-                    await self._outbox.change()
+            await self._answered(seconds)
         except TimeoutError:
             raise self._late([*self._outbox.sent, *self._outbox.queue], seconds) from None
         failure = self._outbox.take_failure()
         if failure is not None:
             raise failure
+
+    async def _answered(self, seconds: float | None) -> None:
+        """Wait until everything is answered."""
+        async with asyncio.timeout(seconds):
+            while self._outbox.held:
+                await self._outbox.change()
 
     @property
     def unanswered(self) -> int:
@@ -271,7 +283,7 @@ class Publisher:
         if count and not any(batch.was_sent for batch in left):
             return OutcomeUnknownError(
                 f"{count} events wait and will be published when the broker can be reached: "
-                f"{link.trouble}"
+                f"{link.condition}"
             )
         return link.late(f"Publish of {count} events", seconds, sent=count > 0)
 
@@ -301,7 +313,7 @@ class Publisher:
         except TimeoutError:
             raise DeadlineError(
                 f"{self._outbox.held} events are not answered, and no further event was accepted "
-                f"within {seconds:g} s; this one is not published"
+                f"within {seconds:g} s: {self._opened_link.condition}; this one is not published"
             ) from None
 
     def _expire(self) -> None:
@@ -330,8 +342,7 @@ class Publisher:
         self._timer_at = when
 
     def _too_late(self, *, sent: bool) -> GaplessError:
-        link = self._opened_link
-        state = "the link is up" if link.is_up else f"no connection ({link.trouble})"
+        state = self._opened_link.condition
         if sent:
             return OutcomeUnknownError(
                 f"an event was sent and not answered before its deadline: {state}; "

@@ -20,6 +20,7 @@ from gapless.client.arguments import (
     check_text,
     check_whole,
 )
+from gapless.client.connection_changes import ConnectionCallback, ConnectionReporter
 from gapless.client.credentials import Credentials
 from gapless.client.event import Event
 from gapless.client.link import ReconnectingLink
@@ -78,6 +79,7 @@ def connect(
     audit: AuditOptions | str | Path | None = None,
     token: str | None = None,
     token_file: str | Path | None = None,
+    on_connection: ConnectionCallback | None = None,
 ) -> Session:
     """Return a session with the brokers at ``gapless://host:port,host:port``; use it with ``async
     with``.
@@ -90,6 +92,8 @@ def connect(
     of what is published and received (:mod:`gapless.audit`). ``token``, or the file that has it,
     identifies the client to brokers that require it; without them GAPLESS_TOKEN or
     GAPLESS_TOKEN_FILE is taken from the environment. A file is read again for every connection.
+    ``on_connection`` is called with a :class:`ConnectionChange` whenever a connection to a broker is
+    made or lost.
 
     >>> import asyncio, gapless
     >>> from gapless.testing import Overlay
@@ -115,8 +119,10 @@ def connect(
     name = check_text("name", name)
     if not isinstance(backoff, Backoff):
         raise UsageError(f"backoff is a Backoff, not a {type(backoff).__name__}")
+    called = name or f"client-{uuid4().hex[:12]}"
     options = SessionOptions(
-        name=name or f"client-{uuid4().hex[:12]}",
+        name=called,
+        reporter=ConnectionReporter(called, on_connection),
         deadline_s=check_seconds("deadline_s", deadline_s),
         connect_deadline_s=check_seconds("connect_deadline_s", connect_deadline_s),
         backoff=backoff,
@@ -216,6 +222,11 @@ class Session:
     def broker(self) -> str | None:
         """The broker to which the session is connected now, if any."""
         return None if self.main.handshake is None else self.main.handshake.broker
+
+    @property
+    def connected(self) -> bool:
+        """Whether the session, its publishers and its subscriptions are all connected now."""
+        return self._links.are_connected
 
     @property
     def has_one_address(self) -> bool:
@@ -320,7 +331,9 @@ class Session:
             take_over=check_flag("take_over", take_over),
         )
         keeps_filter = filter is None and durable is not None
-        text = None if keeps_filter else str(check_filter("filter", "" if filter is None else filter))
+        text = (
+            None if keeps_filter else str(check_filter("filter", "" if filter is None else filter))
+        )
         return Subscription(self, name, text, settings)
 
     # --- staging -------------------------------------------------------------------------------

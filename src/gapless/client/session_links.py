@@ -12,6 +12,8 @@ import asyncio
 from random import Random
 from typing import Any
 
+import msgspec
+
 from gapless.client.link import ReconnectingLink
 from gapless.client.options import SessionOptions
 from gapless.client.requests import RequestNumbers
@@ -34,6 +36,12 @@ class SessionLinks:
         """Links of durable subscriptions, by the broker at which these were opened."""
         self.main = ReconnectingLink(addresses, options, self._numbers)
         """The link for everything that any broker can serve."""
+
+    @property
+    def are_connected(self) -> bool:
+        """Whether the main link and all links that are in use have a connection."""
+        others = (*self._pinned_links.values(), *self._failover_links.values())
+        return self.main.is_up and all(link.is_up for link in others if link.has_users)
 
     @property
     def has_one_address(self) -> bool:
@@ -144,7 +152,8 @@ class SessionLinks:
 
     async def _name_at(self, address: Address) -> str | None:
         """Return the name of the broker at an address; None if no handshake comes soon."""
-        link = ReconnectingLink((address,), self._options, self._numbers)
+        unreported = msgspec.structs.replace(self._options, reporter=None)
+        link = ReconnectingLink((address,), unreported, self._numbers)
         link.start()
         try:
             async with asyncio.timeout(1.0):

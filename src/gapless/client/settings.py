@@ -17,7 +17,17 @@ OnGap = Literal["raise", "report"]
 class SubscriptionOptions:
     """The options of a subscription, beside its filter."""
 
-    __slots__ = ("ack", "deadline_s", "durable", "expiry_s", "on_gap", "order", "prefetch", "start", "take_over")
+    __slots__ = (
+        "ack",
+        "deadline_s",
+        "durable",
+        "expiry_s",
+        "on_gap",
+        "order",
+        "prefetch",
+        "start",
+        "take_over",
+    )
 
     def __init__(
         self,

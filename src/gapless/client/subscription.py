@@ -248,7 +248,7 @@ class Subscription:
             async with asyncio.timeout(seconds):
                 return await self.__anext__()
         except TimeoutError:
-            raise DeadlineError(f"no event came within {seconds:g} s") from None
+            raise self._no_event(seconds) from None
         except StopAsyncIteration:
             raise ClosedError("the subscription is closed") from None
 
@@ -273,9 +273,14 @@ class Subscription:
             async with asyncio.timeout(seconds):
                 return await self._batch(events_max)
         except TimeoutError:
-            raise DeadlineError(f"no event came within {seconds:g} s") from None
+            raise self._no_event(seconds) from None
         except StopAsyncIteration:
             return []
+
+    def _no_event(self, seconds: float | None) -> DeadlineError:
+        link = self._inbox.link
+        condition = "the subscription is not open" if link is None else link.condition
+        return DeadlineError(f"no event came within {seconds:g} s: {condition}")
 
     async def _batch(self, events_max: int) -> list[Event]:
         inbox, prefetch = self._inbox, self._prefetch
@@ -359,7 +364,9 @@ class Subscription:
     def filter(self) -> Filter:
         """The newest filter."""
         if self._inbox.text is None:
-            raise ClosedError(f"open the subscription {self.name!r} first: its broker has its filter")
+            raise ClosedError(
+                f"open the subscription {self.name!r} first: its broker has its filter"
+            )
         return Filter(self._inbox.text)
 
     async def set_filter(

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from gapless.audit.options import AuditOptions
+from gapless.client.connection_changes import ConnectionCallback
 from gapless.client.event import Event
 from gapless.client.loop_thread import EventLoopThread
 from gapless.client.options import DEADLINE_S, FAILOVER_AFTER_S, Unset
@@ -43,8 +44,11 @@ def connect_sync(
     audit: AuditOptions | str | Path | None = None,
     token: str | None = None,
     token_file: str | Path | None = None,
+    on_connection: ConnectionCallback | None = None,
 ) -> SyncSession:
     """Return a session whose calls block, for ``with``. See :func:`gapless.connect`.
+
+    ``on_connection`` is called in the background thread of the session, and must not call the session.
 
     >>> import gapless
     >>> from gapless.testing import SyncOverlay
@@ -67,6 +71,7 @@ def connect_sync(
         audit=audit,
         token=token,
         token_file=token_file,
+        on_connection=on_connection,
     )
     return SyncSession(session)
 
@@ -122,6 +127,11 @@ class SyncSession:
     def broker(self) -> str | None:
         """The broker to which the session is connected now, if any."""
         return self._session.broker
+
+    @property
+    def connected(self) -> bool:
+        """Whether the session, its publishers and its subscriptions are all connected now."""
+        return self._session.connected
 
     def publisher(
         self,

@@ -37,6 +37,9 @@ There is one warning, ``FilterWarning``: a filter is valid and probably not what
 
 from __future__ import annotations
 
+import copy
+from typing import TypeVar
+
 from gapless.core.limits import SHOWN_QUOTE_MAX
 
 __all__ = [
@@ -68,9 +71,11 @@ __all__ = [
     "UnavailableError",
     "UsageError",
     "WrongBrokerError",
+    "reworded",
     "shortened",
 ]
 
+_Error = TypeVar("_Error", bound=Exception)
 _EXCERPT_COLUMNS = 72
 
 
@@ -274,6 +279,17 @@ class DirectoryLockedError(StorageError):
     def __str__(self) -> str:
         by = f"process {self.holder}" if self.holder else "another process"
         return f"{self.directory} is in use by {by}: stop it, or choose another data directory"
+
+
+def reworded(error: _Error, text: str) -> _Error:
+    """Return an error of the same kind, whose first argument is its text, with another text.
+
+    >>> reworded(WrongBrokerError("not here", "b2"), "event 3: not here").broker
+    'b2'
+    """
+    changed = copy.copy(error)
+    changed.args = (text, *error.args[1:])
+    return changed
 
 
 def shortened(text: str) -> str:

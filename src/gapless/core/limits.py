@@ -257,6 +257,9 @@ SHOWN_REASONS_MAX: Final = 20
 """Pending streams explained below a list, followed by the number of the others; ``--json`` has
 all."""
 
+SHOWN_BATCHES_MAX: Final = 3
+"""Ranges of sequences that an error of a publisher names."""
+
 SHOWN_QUOTE_MAX: Final = 60
 """Characters of a text that an error quotes."""
 

@@ -267,7 +267,9 @@ class InspectionCalls:
             reason = f"there is no subscription {call.subscription!r} at this broker"
             return Refused(call.request, reason)
         return SubscriptionReply(
-            call.request, self._subscription(found, call.after, SHOWN_CURSORS_MAX)
+            call.request,
+            self._subscription(found, call.after, SHOWN_CURSORS_MAX),
+            found.past_filters,
         )
 
     def _subscription(

@@ -13,7 +13,7 @@ import msgspec
 
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
 from gapless.core.ticks import Tick
-from gapless.messages.clients import Order, PendingStart, PositionTuple, StartPoint
+from gapless.messages.clients import Order, PastFilter, PendingStart, PositionTuple, StartPoint
 from gapless.messages.overlay import Partition, Quality
 
 __all__ = [
@@ -285,6 +285,8 @@ class SubscriptionReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     request: int
     entry: SubscriptionState
+    past_filters: tuple[PastFilter, ...] = ()
+    """Filters before the present one that apply to events that are not acknowledged."""
 
 
 # --- calls on durable subscriptions -------------------------------------------------------------

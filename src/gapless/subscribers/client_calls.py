@@ -338,7 +338,7 @@ def _fenced_reason(name: str) -> str:
 def _in_use(found: HostedSubscription) -> str:
     return (
         f"the subscription {found.name!r} is in use by the client {found.client}: "
-        "stop that client, or take the subscription over"
+        "stop that client, or take the subscription over (gapless sub --take-over, take_over=True)"
     )
 
 
