@@ -10,6 +10,15 @@ from __future__ import annotations
 
 from typing import Final
 
+# --- parameters -------------------------------------------------------------------------------------
+
+PARAMETER_TIME_MAX: Final = 10**10
+"""Seconds or milliseconds of a parameter: added to a clock, they still fit into 64 bits as
+microseconds."""
+
+PARAMETER_MAX: Final = 2**62
+"""A parameter that is a size or a number."""
+
 # --- values and filters -----------------------------------------------------------------------------
 
 INT_MIN: Final = -(2**63)

@@ -6,10 +6,12 @@ microseconds (:func:`microseconds`), the unit of all internal clocks.
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from gapless.core.errors import UsageError
-from gapless.core.limits import DELTA_MAX
+from gapless.core.limits import DELTA_MAX, PARAMETER_MAX, PARAMETER_TIME_MAX
 
 __all__ = ["DEFAULTS", "Parameters", "microseconds"]
 
@@ -157,6 +159,10 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
                 )
         if not 0 <= self.delta <= DELTA_MAX:
             raise UsageError(f"delta is {self.delta}, and must be 0 to {DELTA_MAX}")
+        for name in self.__struct_fields__:
+            least, most = _bounds(name)
+            if not least <= getattr(self, name) <= most:
+                raise UsageError(f"{name} is {getattr(self, name)}, and must be {least} to {most}")
 
     @property
     def neighbourhood_radius(self) -> int:
@@ -201,6 +207,24 @@ _RELATIONS = (
         "a new stream epoch must not wait for the next silence",
     ),
 )
+
+
+_MAY_BE_ZERO: Final = frozenset(
+    {
+        *("delta", "ordered_sessions", "relay_hops_max", "retention_s", "cache_bytes"),
+        *("backlog_bytes", "attachments_max", "reads_per_shb_max", "member_grace_s"),
+        *("interest_grace_s", "join_window_ms", "join_buffer_events_max", "tick_lead_ms"),
+        *("staged_bytes_max", "shutdown_timeout_ms", "delta_log_max", "curious_ranges_max"),
+    }
+)
+"""Parameters for which 0 means: none, or at once. Any other would be a timer without a delay or a
+limit that nothing fits into."""
+
+
+def _bounds(name: str) -> tuple[int, int]:
+    """Return the least and the greatest value of a parameter."""
+    is_time = name.endswith(("_ms", "_s"))
+    return int(name not in _MAY_BE_ZERO), PARAMETER_TIME_MAX if is_time else PARAMETER_MAX
 
 
 def _value(parameters: Parameters, name: str) -> float:

@@ -85,6 +85,10 @@ class Node:
             settings.data, settings.parameters.disk_free_bytes_min, self._log
         )
         self._logged_corruptions: dict[PubendId, str] = {}
+        self._is_started = False
+        """Whether clients can connect, so that a failure from now on is not one of the start."""
+        self._is_made = False
+        """Whether the machine, the driver and the connections exist."""
         self._stopping = False
         self._stopped = False
 
@@ -109,6 +113,11 @@ class Node:
     def is_running(self) -> bool:
         """Whether the node was started and has neither failed nor been stopped."""
         return self._server is not None and not self._stopping and self.failure is None
+
+    @property
+    def was_started(self) -> bool:
+        """Whether the start was completed: clients could connect."""
+        return self._is_started
 
     @property
     def uptime_s(self) -> float:
@@ -162,9 +171,12 @@ class Node:
             await self._ready
             await self._start_web()
             await self._serve()
+            if self.failure is not None:
+                raise self.failure
         except BaseException:
             await self.kill()
             raise
+        self._is_started = True
         self._log_started()
 
     def _open_audit(self) -> None:
@@ -237,6 +249,7 @@ class Node:
             self._log,
             self._authenticator,
         )
+        self._is_made = True
 
     def _own_token(self) -> str:
         return "" if self._authenticator is None else self._authenticator.own_token
@@ -247,9 +260,10 @@ class Node:
             self._server = await self._loop.create_server(
                 self._accept, host, port, backlog=1_024, start_serving=False
             )
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # a host name that IDNA does not allow
+            reason = getattr(error, "strerror", None) or error
             raise UsageError(
-                f"cannot listen on {self.settings.listen}: {error.strerror or error}; "
+                f"cannot listen on {self.settings.listen}: {reason}; "
                 "choose another address with listen"
             ) from None
         self._address = Address(host, self._server.sockets[0].getsockname()[1])
@@ -367,17 +381,21 @@ class Node:
         self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        """End this incarnation, because it cannot continue."""
+        """End this incarnation, because it cannot continue; during the start, :meth:`start` raises
+        the error.
+        """
         if self.failure is not None or self._stopped:
             return
         self.failure = error
-        self._log_failure(error)
-        self.driver.stop()
+        if self._is_started:
+            self._log_failure(error)
+        if self._is_made:
+            self.driver.stop()
+            self.disk.give_up()
         for connection in self._connections:
             connection.abort()
         if not self._ready.done():
             self._ready.set_exception(error)
-        self.disk.give_up()
         if self._on_failure is not None:
             self._on_failure(error)
 
@@ -446,12 +464,14 @@ class Node:
             handle.cancel()
         if self._web is not None:
             await self._web.stop()
-        if hasattr(self, "links"):
+        if self._is_made:
             await self.links.stop_dialling()
         await self._wait_for_connections()
         self._stopped = True
-        if hasattr(self, "driver"):
+        if self._is_made:
             self.driver.stop()
+        if not self._ready.cancel() and not self._ready.cancelled():
+            self._ready.exception()  # an error of the start was raised already
         self.disk.flush()
         await self._loop.run_in_executor(None, self.disk.close)
         if self._audit is not None:

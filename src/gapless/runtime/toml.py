@@ -26,6 +26,8 @@ def read_toml(path: Path, kind: type[T]) -> T:
         return msgspec.convert(tomllib.loads(text), kind)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path} is not TOML: {error}") from None
+    except RecursionError:
+        raise UsageError(f"{path} is nested too deeply") from None
     except msgspec.ValidationError as error:
         raise UsageError(f"{path}: {_named(str(error), kind)}") from None
 

@@ -48,6 +48,15 @@ _BUSY_S = 10.0
 _TRUNCATE_WAIT_MS = 50
 """How long writes may wait for the WAL to be truncated; after that, it is tried again later."""
 
+_REMEDIES: Final = {
+    sqlite3.SQLITE_READONLY: "let the user of the broker write it and its directory",
+    sqlite3.SQLITE_CANTOPEN: "let the user of the broker read and write it and its directory",
+    sqlite3.SQLITE_PERM: "let the user of the broker read and write it and its directory",
+    sqlite3.SQLITE_BUSY: "another program has locked it: end that program",
+    sqlite3.SQLITE_IOERR: "check the disk, its free space and the log of the system",
+}
+"""What to do about an error of SQLite, by its code."""
+
 _TABLES = """
 CREATE TABLE records (
     key TEXT PRIMARY KEY, body BLOB NOT NULL, checksum INTEGER NOT NULL
@@ -72,6 +81,9 @@ def connect_writer(directory: Path, *, durable: bool) -> sqlite3.Connection:
         try:
             _check_format(connection, path)
             _set_up(connection, path, durable=durable)
+            # SQLite opens a file that this user may not write, and fails at the first write.
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("ROLLBACK")
             # Data that a crash left in the WAL can be read but may not be on disk. The checkpoint
             # copies it to the database and syncs it before any reader acts on it.
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -146,8 +158,12 @@ def storage_error(error: Exception, what: str) -> StorageError:
             "acknowledged events are safe"
         )
     if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
-        return CorruptionError(f"{what}: the database is corrupt ({error}, {name})")
-    return StorageError(f"{what}: {error} ({name})")
+        return CorruptionError(
+            f"{what}: the database is corrupt ({error}, {name}); nothing was changed: "
+            "check the disk, and save the readable rows with gapless log export"
+        )
+    remedy = _REMEDIES.get(code)
+    return StorageError(f"{what}: {error} ({name})" + (f"; {remedy}" if remedy else ""))
 
 
 @contextmanager

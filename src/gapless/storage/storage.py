@@ -150,7 +150,10 @@ class Storage:
         try:
             _make_directory(directory)
         except OSError as error:
-            raise StorageError(f"{directory} cannot be created: {error.strerror}") from error
+            raise StorageError(
+                f"{directory} cannot be created: {error.strerror}; choose another data directory, "
+                "or let the user of the broker write its parent"
+            ) from error
         return cls(directory, on_done=on_done, on_failure=on_failure, durable=durable)
 
     def __enter__(self) -> Self:
