@@ -31,6 +31,9 @@ INT_MAX: Final = 2**63 - 1
 SEQUENCE_MAX: Final = 2**62
 """The greatest first sequence of a batch, so that the last one fits into 64 bits too."""
 
+CLIENT_COUNT_MAX: Final = 2**61
+"""The greatest number of a client that a broker counts on from, such as an epoch."""
+
 FILTER_TEXT_MAX: Final = 65_536
 """Characters in a filter's text. Parsing takes linear time, some milliseconds at this limit."""
 

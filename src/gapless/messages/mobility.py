@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from gapless.core.ids import BrokerId
+from gapless.core.numbers import Count, Signed
 
 __all__ = ["Superseded"]
 
@@ -14,10 +15,10 @@ class Superseded(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     incarnation_key: str
     """Identifies the subscription. Unlike a name it is never used twice."""
-    epoch: int
+    epoch: Count
     """How many times the subscription had changed its hosting broker, this one included."""
     broker: BrokerId
-    sent_at: int = 0
+    sent_at: Signed = 0
     """When the hosting broker last sent the claim, by its clock. It repeats the claim, others
     expire it."""
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import msgspec
 
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
+from gapless.core.numbers import ClientCount, ClientSigned, Count, Signed
 from gapless.core.ticks import Tick
 from gapless.messages.clients import Order, PastFilter, PendingStart, PositionTuple, StartPoint
 from gapless.messages.overlay import Partition, Quality
@@ -51,7 +52,7 @@ __all__ = [
 class GetBroker(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Requests the state of this broker."""
 
-    request: int
+    request: ClientCount
 
 
 class PeerState(msgspec.Struct, frozen=True, array_like=True):
@@ -61,7 +62,7 @@ class PeerState(msgspec.Struct, frozen=True, array_like=True):
     cell: CellId
     open: bool
     """Whether a peer session with it is open."""
-    incarnation: int = 0
+    incarnation: Count = 0
     """The peer's incarnation while a session is open."""
     congested: bool = False
     """Whether its send queue is over the limit, so that it is sent less."""
@@ -72,52 +73,52 @@ class PeerState(msgspec.Struct, frozen=True, array_like=True):
 class BrokerReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The state of this broker."""
 
-    request: int
+    request: Count
     broker: BrokerId
     cell: CellId
-    incarnation: int
-    clock: int
+    incarnation: Count
+    clock: Signed
     """Its wall clock, in microseconds."""
     peers: tuple[PeerState, ...]
     """Nearest cells first."""
-    peers_omitted: int
-    pubends_hosted: int
-    pubends_known: int
-    streams_joined: int
+    peers_omitted: Count
+    pubends_hosted: Count
+    pubends_known: Count
+    streams_joined: Count
     """How many guaranteed pubends it has joined."""
-    subscriptions: int
-    durable: int
-    connected: int
-    clients: int
-    log_bytes: int
+    subscriptions: Count
+    durable: Count
+    connected: Count
+    clients: Count
+    log_bytes: Count
     """The size of the logs of all its pubends."""
-    cache_bytes: int
+    cache_bytes: Count
     """The size of the router's cache from which it answers nacks."""
-    coverage_marks: tuple[tuple[str, int], ...] = ()
+    coverage_marks: tuple[tuple[str, Count], ...] = ()
     """How often rare branches were taken in this incarnation."""
-    sessions_relayed: int = 0
+    sessions_relayed: Count = 0
     """The number of peer sessions that are relayed because the link is down."""
-    feeds_bypassing: int = 0
+    feeds_bypassing: Count = 0
     """How many feeds come from a farther cell because no broker of the next cell is reached."""
-    feeds_relayed: int = 0
+    feeds_relayed: Count = 0
     """How many feeds come over a relayed session."""
-    partitions: int = 0
+    partitions: Count = 0
     """How many partitions it knows, detected by itself or received."""
-    streams_cut_off: int = 0
+    streams_cut_off: Count = 0
     """How many pubends its subscriptions need that no reachable broker feeds."""
 
     # --- the tree -----------------------------------------------------------------------------------
     version: str = ""
     """The version of gapless that it runs."""
-    protocols: tuple[int, ...] = ()
+    protocols: tuple[Count, ...] = ()
     """The versions of the protocol that it supports."""
 
 
 class GetTopology(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Requests the neighbourhood of this broker."""
 
-    request: int
-    skip: int = 0
+    request: ClientCount
+    skip: ClientSigned = 0
     """How many cells the previous pages contained."""
 
 
@@ -125,7 +126,7 @@ class CellState(msgspec.Struct, frozen=True, array_like=True):
     """A cell of the neighbourhood."""
 
     cell: CellId
-    distance: int
+    distance: Count
     """The number of edges to it."""
     brokers: tuple[BrokerId, ...]
     reached: tuple[BrokerId, ...]
@@ -138,10 +139,10 @@ class CellState(msgspec.Struct, frozen=True, array_like=True):
 class TopologyReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The cells of the neighbourhood, nearest first."""
 
-    request: int
+    request: Count
     broker: BrokerId
     cell: CellId
-    version: int
+    version: Count
     """Of the neighbourhood. It changes only when the tree changes."""
     cells: tuple[CellState, ...]
     more: bool = False
@@ -153,7 +154,7 @@ class TopologyReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class ListPubends(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Requests the pubends that this broker knows."""
 
-    request: int
+    request: ClientCount
     after: PubendId | None = None
     hosted: bool = False
     """Only pubends that this broker hosts."""
@@ -176,11 +177,11 @@ class HostedState(msgspec.Struct, frozen=True, array_like=True):
     """The tick up to which its stream is known."""
     released: Tick
     """Ticks up to this one are no longer in the log."""
-    log_bytes: int
-    stream_epoch: int
+    log_bytes: Count
+    stream_epoch: Count
     members: tuple[MemberState, ...]
     """Lowest ack floor first."""
-    members_omitted: int
+    members_omitted: Count
     retained_from: Tick | None
     """The log above this tick is retained for members and log holds; None if for none."""
     corruption: str | None = None
@@ -195,7 +196,7 @@ class PubendState(msgspec.Struct, frozen=True, array_like=True):
     cell: CellId
     quality: Quality
     advertisement: str
-    version: int
+    version: Count
     path: tuple[CellId, ...]
     """The next cells towards it; empty in its own cell."""
     hosted: HostedState | None = None
@@ -207,7 +208,7 @@ class PubendState(msgspec.Struct, frozen=True, array_like=True):
 class PubendList(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Pubends in the order of their names."""
 
-    request: int
+    request: Count
     entries: tuple[PubendState, ...]
     more: bool = False
 
@@ -218,7 +219,7 @@ class PubendList(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class ListSubscriptions(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Requests the subscriptions of this broker."""
 
-    request: int
+    request: ClientCount
     after: str = ""
     durable: bool = False
     """Only durable subscriptions."""
@@ -227,7 +228,7 @@ class ListSubscriptions(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class GetSubscription(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Requests the state of one subscription."""
 
-    request: int
+    request: ClientCount
     subscription: str
     after: PubendId | None = None
     """The page starts after this pubend."""
@@ -244,10 +245,10 @@ class CursorState(msgspec.Struct, frozen=True, array_like=True):
     """The tick up to which its client needs nothing."""
     horizon: Tick | None
     """The doubt horizon of the subend; None if it is not known yet."""
-    lag: int
+    lag: Count
     """How many ticks (microseconds) it is behind the horizon: ``acked`` if it is durable, else
     ``buffered_up_to``."""
-    buffered: int
+    buffered: Count
     """How many events wait for credit."""
     pending_reason: str | None = None
     """Why it has not started or cannot continue; None if it can."""
@@ -262,20 +263,20 @@ class SubscriptionState(msgspec.Struct, frozen=True, array_like=True):
     order: Order
     client: str | None
     """The client session that has it; None while it is disconnected."""
-    disconnected_since: int | None
+    disconnected_since: Signed | None
     """By the broker's wall clock, in microseconds; None while it is connected."""
-    expiry_s: int
+    expiry_s: Count
     changing: bool
     """Whether a filter change is not complete on all pubends."""
-    credit: int
+    credit: Count
     cursors: tuple[CursorState, ...]
-    cursors_omitted: int = 0
+    cursors_omitted: Count = 0
 
 
 class SubscriptionList(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Subscriptions in the order of their names."""
 
-    request: int
+    request: Count
     entries: tuple[SubscriptionState, ...]
     more: bool = False
 
@@ -283,7 +284,7 @@ class SubscriptionList(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class SubscriptionReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """One subscription; ``cursors_omitted`` is the number of cursors on later pages."""
 
-    request: int
+    request: Count
     entry: SubscriptionState
     past_filters: tuple[PastFilter, ...] = ()
     """Filters before the present one that apply to events that are not acknowledged."""
@@ -295,7 +296,7 @@ class SubscriptionReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class SeekDurable(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Changes the position of a durable subscription."""
 
-    request: int
+    request: ClientCount
     subscription: str
     start: StartPoint
     force: bool = False
@@ -305,7 +306,7 @@ class SeekDurable(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class DurableSeekDone(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The subscription continues after this position when its client connects. This is on disk."""
 
-    request: int
+    request: Count
     position: PositionTuple
     pending: tuple[PendingStart, ...] = ()
     """Pubends whose log hold is not confirmed yet, or whose position did not change."""
@@ -314,7 +315,7 @@ class DurableSeekDone(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class SetDurableFilter(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Changes the filter of a durable subscription, connected or not; answered by FilterSet."""
 
-    request: int
+    request: ClientCount
     subscription: str
     filter: str
 
@@ -322,7 +323,7 @@ class SetDurableFilter(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class RemoveDurable(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Ends a durable subscription; answered by Unsubscribed."""
 
-    request: int
+    request: ClientCount
     subscription: str
     force: bool = False
     """Also if it is connected. Then it ends for its client."""
@@ -334,7 +335,7 @@ class RemoveDurable(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class RetireBroker(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Retires a broker that will not return: nothing is kept for its subscribers (R26)."""
 
-    request: int
+    request: ClientCount
     broker: str
     cell: str
 
@@ -342,19 +343,19 @@ class RetireBroker(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class BrokerRetired(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """All reachable brokers were sent the retirement; the others receive it later."""
 
-    request: int
+    request: Count
 
 
 class ListPartitions(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Requests the partitions that this broker knows (R12)."""
 
-    request: int
+    request: ClientCount
 
 
 class PartitionTable(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The partitions that this broker knows: its own first, then in the order received."""
 
-    request: int
+    request: Count
     entries: tuple[Partition, ...]
-    since: tuple[int, ...] = ()
+    since: tuple[Signed, ...] = ()
     """When this broker detected or received each one, by its wall clock, in microseconds."""

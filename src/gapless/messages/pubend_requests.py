@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from gapless.core.ids import BrokerId, MembershipId, PubendId, ShbId, VirtualTime
+from gapless.core.numbers import Count, Signed
 from gapless.core.ticks import Tick
 from gapless.messages.streams import KnowledgeRange, Member, ReadForm
 
@@ -28,14 +29,14 @@ class Read(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Reads the events between two ticks that match the filter (R48)."""
 
     pubend: PubendId
-    request: int
+    request: Count
     requester: BrokerId
     route: tuple[BrokerId, ...]
     filter: str
     low: Tick
     high: Tick
     log_hold: LogHoldId | None
-    bytes_max: int
+    bytes_max: Signed
     log_hold_tick: Tick = 0
     """The log hold retains the log above this tick."""
     joining_member: Member | None = None
@@ -51,7 +52,7 @@ class ReadReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The knowledge ranges up to ``done``, exact for the filter of the request."""
 
     pubend: PubendId
-    request: int
+    request: Count
     route: tuple[BrokerId, ...]
     ranges: tuple[KnowledgeRange, ...]
     done: Tick
@@ -77,7 +78,7 @@ class ReleaseLogHold(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Ends a log hold (R49)."""
 
     pubend: PubendId
-    request: int
+    request: Count
     requester: BrokerId
     route: tuple[BrokerId, ...]
     log_hold: LogHoldId
@@ -87,7 +88,7 @@ class LeavePubend(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Ends a membership (R43, R55)."""
 
     pubend: PubendId
-    request: int
+    request: Count
     requester: BrokerId
     route: tuple[BrokerId, ...]
     shb: ShbId
@@ -98,5 +99,5 @@ class RequestDone(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The request is done and on disk."""
 
     pubend: PubendId
-    request: int
+    request: Count
     route: tuple[BrokerId, ...]

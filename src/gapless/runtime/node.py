@@ -171,8 +171,6 @@ class Node:
             await self._ready
             await self._start_web()
             await self._serve()
-            if self.failure is not None:
-                raise self.failure
         except BaseException:
             await self.kill()
             raise
@@ -199,6 +197,8 @@ class Node:
         self._repeat(self._log_corruptions, CORRUPTION_LOG_INTERVAL_S)
         self.disk_watch.review()
         self._repeat(self.disk_watch.review, SPACE_CHECK_INTERVAL_S)
+        if self.failure is not None:  # since it was ready
+            raise self.failure
 
     async def _start_web(self) -> None:
         if self.settings.metrics is None:

@@ -9,6 +9,7 @@ import msgspec
 from gapless.core.errors import ProtocolError
 from gapless.core.ids import BrokerId
 from gapless.core.limits import FRAME_BYTES_MAX
+from gapless.core.numbers import Count
 from gapless.messages import (
     clients,
     mobility,
@@ -46,7 +47,7 @@ class _Carried(msgspec.Struct, frozen=True, array_like=True, tag="Relayed"):
     """A relayed packet as it is decoded: a relay does not decode the inner packet."""
 
     route: tuple[BrokerId, ...]
-    index: int
+    index: Count
     inner: msgspec.Raw
 
 
@@ -155,7 +156,7 @@ class _Envelope(msgspec.Struct, frozen=True, array_like=True, tag="Packet"):
 
     sender: PeerSessionId
     receiver: PeerSessionId
-    sequence: int
+    sequence: Count
     messages: tuple[Message, ...]
 
 
@@ -167,6 +168,9 @@ class _Head(msgspec.Struct, frozen=True, array_like=True):
 
 
 T = TypeVar("T")
+
+_MALFORMED: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""The errors of decoding. Fields that are skipped may be nested deeper than Python can recurse."""
 
 
 class Codec(Generic[T]):
@@ -198,7 +202,7 @@ class Codec(Generic[T]):
         """Return the message of a frame's body; ProtocolError if it is malformed."""
         try:
             return self._decoder.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except _MALFORMED as error:
             raise ProtocolError(f"a frame of {len(body):,} bytes is malformed: {error}") from None
 
 
@@ -234,7 +238,7 @@ class LinkCodec(Codec[Any]):
             return Relayed(carried.route, carried.index, carried.inner.copy())
         try:
             inner = _INSIDE.decode(carried.inner)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except _MALFORMED as error:
             raise ProtocolError(f"a relayed packet is malformed: {error}") from None
         return Relayed(carried.route, carried.index, self._opened(inner))
 
