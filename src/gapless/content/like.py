@@ -121,7 +121,7 @@ class Pattern(msgspec.Struct, frozen=True, order=True):
 
     def __len__(self) -> int:
         """Return the number of its characters and wildcards."""
-        return _length(self.tokens)
+        return _compiled[self.tokens].length
 
     def matches(self, text: str) -> bool:
         """Return whether the whole text matches the pattern."""
@@ -151,6 +151,9 @@ class Pattern(msgspec.Struct, frozen=True, order=True):
         theirs, length = other.tokens, len(other)
         if theirs and theirs[-1] == MANY and theirs.count(ONE) == len(theirs) - 1:
             return len(self) - self.tokens.count(MANY) >= len(theirs) - 1
+        literals = _compiled[self.tokens].literals
+        if not all(run in literals for run in _compiled[theirs].runs):
+            return False  # its characters are only taken by the same characters
         if len(self) * length > PATTERN_CELLS_MAX:
             return self == other
         ones, manies, takes = _compiled[theirs].masks
@@ -238,10 +241,15 @@ class _Segment:
 class _Compiled:
     """The compiled forms of a pattern, each made when it is first needed."""
 
-    __slots__ = ("_masks", "_segments", "_symbols", "_tokens")
+    __slots__ = ("_masks", "_segments", "_symbols", "_tokens", "length", "literals", "runs")
 
     def __init__(self, tokens: tuple[str, ...]) -> None:
         self._tokens = tokens
+        self.length = _length(tokens)
+        self.runs = [token[1:] for token in tokens if token[0] == "="]
+        """The literal runs."""
+        self.literals = _ESCAPE.join(self.runs)
+        """All of them; another pattern's run in it may span two of them."""
         self._masks: tuple[int, int, dict[str, int]] | None = None
         self._segments: list[_Segment] | None = None
         self._symbols: tuple[str, ...] | None = None
