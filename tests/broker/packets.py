@@ -17,7 +17,17 @@ import msgspec
 from gapless.core.errors import ProtocolError
 from gapless.core.ids import BrokerId, MembershipId, PubendId, ShbId, VectorEntry, VirtualTime
 from gapless.core.ticks import Tick, TickRange
-from gapless.messages.mobility import Superseded
+from gapless.messages.mobility import (
+    CollectSubscriptions,
+    DurableEntry,
+    FindStatus,
+    FindSubscription,
+    SubscriptionFound,
+    SubscriptionHost,
+    SubscriptionsCollected,
+    Superseded,
+    WalkKey,
+)
 from gapless.messages.overlay import (
     Announce,
     Heartbeat,
@@ -271,6 +281,36 @@ def _relayed(facts: Facts) -> Iterator[Any]:
 @_makes(Superseded)
 def _superseded(facts: Facts) -> Iterator[Any]:
     yield Superseded(f"key {next(_fresh)}", 1, facts.peer)
+
+
+@_makes(FindSubscription)
+def _find(facts: Facts) -> Iterator[Any]:
+    for name in ("d", f"d{next(_fresh)}"):
+        yield FindSubscription(_walk(facts.peer, facts.incarnation), "", name, 100)
+
+
+@_makes(SubscriptionFound)
+def _found(facts: Facts) -> Iterator[Any]:
+    host = SubscriptionHost(facts.peer, f"key {next(_fresh)}", 1, ("h:1",))
+    yield SubscriptionFound(_walk(facts.me, facts.own_incarnation), FindStatus.FOUND, host)
+    yield SubscriptionFound(_walk(facts.other, facts.incarnation), FindStatus.NONE)
+
+
+@_makes(CollectSubscriptions)
+def _collect(facts: Facts) -> Iterator[Any]:
+    yield CollectSubscriptions(_walk(facts.peer, facts.incarnation), ("", ""), 100)
+
+
+@_makes(SubscriptionsCollected)
+def _collected(facts: Facts) -> Iterator[Any]:
+    host = SubscriptionHost(facts.peer, f"key {next(_fresh)}", 1, ("h:1",))
+    entry = DurableEntry("d", host, "TRUE", None, 1)
+    key = _walk(facts.me, facts.own_incarnation)
+    yield SubscriptionsCollected(key, (entry,), True, (facts.other,))
+
+
+def _walk(requester: BrokerId, incarnation: int) -> WalkKey:
+    return WalkKey(requester, incarnation, next(_fresh))
 
 
 @_makes(TableRequest, TableStop)

@@ -119,6 +119,13 @@ NAME_QUERIES_MAX: Final = 10_000
 """Concurrent name queries of a broker, its own or received ones. A client that exceeds it is
 refused with UNAVAILABLE."""
 
+WALKS_MAX: Final = 10_000
+"""Concurrent searches for durable subscriptions at a broker, its own or received ones, and requests
+that wait for them. A client that exceeds it is refused with HOST_UNKNOWN."""
+
+SILENT_NAMED_MAX: Final = 16
+"""Brokers that did not answer which an answer names."""
+
 PARTITIONS_MAX: Final = 256
 """Partitions kept, healed ones included. All are sent at the start of a session, and a link that
 flaps would make the list arbitrarily long."""

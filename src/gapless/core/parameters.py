@@ -33,6 +33,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     for four times as long counts as healed."""
     name_query_timeout_ms: int = 3_000
     """How long a broker waits for the replies to a name query."""
+    find_timeout_ms: int = 3_000
+    """How long a broker waits for the answers to a search for a durable subscription."""
 
     # feeds
     attach_timeout_ms: int = 1_000

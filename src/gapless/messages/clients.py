@@ -21,8 +21,10 @@ __all__ = [
     "Ack",
     "Credit",
     "Delivery",
+    "DurableFound",
     "FilterChanged",
     "FilterSet",
+    "FindDurable",
     "Gap",
     "HostTime",
     "HostingReference",
@@ -79,6 +81,8 @@ class RefusalCause(IntEnum):
     """Too many events waited for the subscription. Read faster or use a durable one."""
     FILTER_REQUIRED = 7
     """No durable subscription of that name exists, and the request has no filter to create one."""
+    HOST_UNKNOWN = 6
+    """Some broker that may host the durable subscription did not answer. Retry later."""
 
 
 # --- publishing ---------------------------------------------------------------------------------
@@ -260,6 +264,8 @@ class Subscribe(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """With ``hosting``: the start guarantees that the client received last."""
     take_over: bool = True
     """Whether a durable subscription that another client has is taken from that client."""
+    create: bool = False
+    """Without ``hosting``: create it also if some broker that may host it does not answer."""
 
 
 class PendingStart(msgspec.Struct, frozen=True, array_like=True):
@@ -424,6 +430,22 @@ class Unsubscribe(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Of a durable one: its last known hosting reference. It ends at that broker too (MV-14)."""
 
 
+class FindDurable(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Requests the broker that hosts a durable subscription, wherever it is (MV-15)."""
+
+    request: ClientCount
+    subscription: str
+
+
+class DurableFound(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The broker that hosts the subscription; an empty name if no broker does."""
+
+    request: Count
+    broker: BrokerId
+    addresses: tuple[str, ...] = ()
+    """Of the broker, for clients."""
+
+
 class Unsubscribed(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The subscription has ended, and its record is deleted."""
 
@@ -470,3 +492,7 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The broker that has the requested object, if the cause is WRONG_BROKER."""
     hosting: HostingReference | None = None
     """Of a durable subscription that has moved: the hosting reference to present from now on."""
+    addresses: tuple[str, ...] = ()
+    """The addresses of ``broker`` for clients."""
+    silent: tuple[BrokerId, ...] = ()
+    """If the cause is HOST_UNKNOWN: brokers that did not answer; of many only some."""

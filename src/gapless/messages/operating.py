@@ -15,9 +15,11 @@ from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
 from gapless.core.numbers import ClientCount, ClientSigned, Count, Signed
 from gapless.core.ticks import Tick
 from gapless.messages.clients import Order, PastFilter, PendingStart, PositionTuple, StartPoint
+from gapless.messages.mobility import DurableEntry
 from gapless.messages.overlay import Partition, Quality
 
 __all__ = [
+    "AllDurableList",
     "BrokerReply",
     "BrokerRetired",
     "CellState",
@@ -27,6 +29,7 @@ __all__ = [
     "GetSubscription",
     "GetTopology",
     "HostedState",
+    "ListAllDurable",
     "ListPartitions",
     "ListPubends",
     "ListSubscriptions",
@@ -288,6 +291,24 @@ class SubscriptionReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
     entry: SubscriptionState
     past_filters: tuple[PastFilter, ...] = ()
     """Filters before the present one that apply to events that are not acknowledged."""
+
+
+class ListAllDurable(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Requests the durable subscriptions of all brokers of the overlay."""
+
+    request: ClientCount
+    after: tuple[str, BrokerId] = ("", "")
+    """The page starts after this name and broker."""
+
+
+class AllDurableList(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Durable subscriptions of the overlay, in the order of their names and brokers."""
+
+    request: Count
+    entries: tuple[DurableEntry, ...]
+    more: bool = False
+    silent: tuple[BrokerId, ...] = ()
+    """Brokers that did not answer, so theirs are missing; of many only some."""
 
 
 # --- calls on durable subscriptions -------------------------------------------------------------

@@ -226,6 +226,7 @@ class Node:
             read_clocks(),
             corrupt_pubends=opened.pubends,
             corrupt_subscriptions=opened.subscriptions,
+            addresses=self.addresses,
         )
         self.driver = Driver(self.broker, self, self._loop, self._fail)
         handle, handle_all = self.driver.handle, self.driver.handle_all

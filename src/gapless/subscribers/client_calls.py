@@ -35,7 +35,7 @@ from gapless.messages.clients import (
 from gapless.subscribers.cursor_state import Started
 from gapless.subscribers.filters import Filters
 from gapless.subscribers.merge import merged_by_client
-from gapless.subscribers.protocols import Hosting, ResumeRules
+from gapless.subscribers.protocols import Hosting, HostingSearch, ResumeRules
 from gapless.subscribers.registry import Registry
 from gapless.subscribers.seeks import NEGATIVE, seek_target
 from gapless.subscribers.start_guarantee import ConfirmedFilter, StartGuarantee, invalid_reason
@@ -54,12 +54,14 @@ class SubscriberCalls:
         registry: Registry,
         hosting: Hosting,
         moves: ResumeRules,
+        search: HostingSearch,
     ) -> None:
         self._context = context
         self._filters = filters
         self._registry = registry
         self._hosting = hosting
         self._moves = moves
+        self._search = search
         self._made = 0
         self.handlers: Mapping[type, Callable[[str, Any], None]] = {
             Subscribe: self._subscribe,
@@ -90,10 +92,33 @@ class SubscriberCalls:
     # --- subscribing ---------------------------------------------------------------------------
 
     def _subscribe(self, client: str, call: Subscribe) -> None:
+        """Subscribe here, or wherever the subscription of that name is hosted (MV-15)."""
         reason = self._invalid_reason(call)
         if reason is not None:
             self._refuse(client, call.request, reason)
-            return
+        elif not call.durable:
+            self._subscribe_here(client, call)
+        elif call.hosting is not None:
+            self._search.confirm(call.subscription)
+            self._subscribe_here(client, call)
+        elif self._filter(client, call.request, call.filter) is not None:
+            self._search.resolve(
+                client,
+                call.request,
+                call.subscription,
+                lambda: self._subscribe_found(client, call),
+                anyway=call.create,
+            )
+
+    def _subscribe_found(self, client: str, call: Subscribe) -> None:
+        """Subscribe after a search, in which the subscriptions of this broker may have changed."""
+        reason = self._invalid_reason(call)
+        if reason is None:
+            self._subscribe_here(client, call)
+        else:
+            self._refuse(client, call.request, reason)
+
+    def _subscribe_here(self, client: str, call: Subscribe) -> None:
         found = self._registry.subscriptions.get(call.subscription)
         newer = None if call.hosting is None else self._hosting.newer_hosting(call.hosting)
         if newer is not None:

@@ -65,6 +65,15 @@ class Registry:
         """Return the durable subscriptions."""
         return [each for each in self.subscriptions.values() if each.durable]
 
+    def durable_named(self, name: str) -> HostedSubscription | None:
+        """Return the durable subscription of a name, or None."""
+        found = self.subscriptions.get(name)
+        return found if found is not None and found.durable else None
+
+    def is_connected(self, client: str) -> bool:
+        """Return whether a client is connected."""
+        return client in self._arrivals
+
     def of_client(self, client: str) -> dict[str, HostedSubscription]:
         """Return the subscriptions of a connected client, by name."""
         return self._by_client.get(client, {})

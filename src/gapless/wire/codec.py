@@ -61,6 +61,10 @@ Message: TypeAlias = (
     | overlay.RelayProbe
     | _Carried
     | mobility.Superseded
+    | mobility.FindSubscription
+    | mobility.SubscriptionFound
+    | mobility.CollectSubscriptions
+    | mobility.SubscriptionsCollected
     | propagation.TableRequest
     | propagation.TableStop
     | propagation.TableFull
@@ -99,6 +103,7 @@ Request: TypeAlias = (
     | clients.SetFilter
     | clients.Seek
     | clients.Unsubscribe
+    | clients.FindDurable
     | clients.ReadLog
     | operating.RetireBroker
     | operating.ListPartitions
@@ -106,6 +111,7 @@ Request: TypeAlias = (
     | operating.GetTopology
     | operating.ListPubends
     | operating.ListSubscriptions
+    | operating.ListAllDurable
     | operating.GetSubscription
     | operating.SeekDurable
     | operating.SetDurableFilter
@@ -132,6 +138,7 @@ Notice: TypeAlias = (
     | clients.FilterSet
     | clients.FilterChanged
     | clients.Unsubscribed
+    | clients.DurableFound
     | clients.ReadPart
     | operating.BrokerRetired
     | operating.PartitionTable
@@ -140,6 +147,7 @@ Notice: TypeAlias = (
     | operating.TopologyReply
     | operating.PubendList
     | operating.SubscriptionList
+    | operating.AllDurableList
     | operating.SubscriptionReply
     | operating.DurableSeekDone
     | staging.ChunkStaged
