@@ -106,6 +106,7 @@ class Requester(Client):
             credit,
             expiry_s,
             take_over=take_over,
+            create=durable,  # scenarios cut brokers off before they subscribe
         )
         return self.call(call, s=s)
 

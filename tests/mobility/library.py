@@ -90,6 +90,7 @@ class Program(Client):
             on_gap="report",
             expiry_s=604_800,
             deadline_s=None,
+            create=durable,  # scenarios cut brokers off before they subscribe
         )
         self.inbox = Inbox("desk", wanted, settings, on_end=lambda: None)
         self.inbox.open_over(cast("ReconnectingLink", self))

@@ -61,7 +61,7 @@ def is_new(answer: Any) -> bool:
 
 def line(*, delta: int = 0) -> BrokerHarness:
     """Return the line p - a - b with open sessions."""
-    world = BrokerHarness("p-a-b", delta=delta)
+    world = BrokerHarness("p-a-b", delta=delta, find_timeout_ms=3_000)
     world.run(s=1)
     return world
 

@@ -60,6 +60,10 @@ _State = ClientSubscriptionState
 _Input = ClientSubscriptionInput
 
 
+_ELSEWHERE = frozenset({RefusalCause.WRONG_BROKER, RefusalCause.HOST_UNKNOWN})
+"""Another broker hosts the subscription, or may host it."""
+
+
 class Inbox:
     """One subscription as its broker knows it, and the events that have come."""
 
@@ -95,6 +99,8 @@ class Inbox:
         """How many operator seeks the last reply counted."""
         self._seek_request = 0
         """The request number of the Seek of RESEEKING."""
+        self._refused: Refused | None = None
+        """Why the broker that was asked last does not host the subscription."""
         self._waiters: set[asyncio.Future[None]] = set()
 
     # --- states --------------------------------------------------------------------------------
@@ -149,6 +155,16 @@ class Inbox:
         self.link = link
         link.listen(self.name, self)
         link.add(self)
+
+    async def answered(self) -> Refused | None:
+        """Wait for the first reply; return None, or why the broker does not host it."""
+        while not self.is_started:
+            self.check()
+            refused, self._refused = self._refused, None
+            if refused is not None:
+                return refused
+            await self.arrival()
+        return None
 
     def end(self, error: GaplessError) -> None:
         """End for good; waiting calls get the error."""
@@ -256,6 +272,7 @@ class Inbox:
             hosting,
             *(((), (), None) if hosting is None else self._resume.presented()),
             take_over=settings.take_over or self.is_started,
+            create=settings.create,
         )
         handshake = self.link.handshake
         if handshake is not None:
@@ -266,7 +283,9 @@ class Inbox:
         if self._state is _State.OVER:
             return
         if isinstance(notice, Refused):
-            if notice.hosting is not None:
+            if not self.is_started and notice.cause in _ELSEWHERE:
+                self._redirected(notice)
+            elif notice.hosting is not None:
                 self._follow(notice.hosting)
             else:
                 self.end(refusal(notice))
@@ -295,6 +314,15 @@ class Inbox:
             self._take(_Input.SUBSCRIBED)
         if self._resume.acked and self.link is not None:
             self.link.send(Ack(self.name, self._resume.acked))
+        self._wake()
+
+    def _redirected(self, notice: Refused) -> None:
+        """Leave the link: the subscription has no state with which it could be taken over."""
+        assert self.link is not None
+        self._take(_Input.REDIRECTED)
+        self.link.remove(self)
+        self.link.stop_listening(self.name, self)
+        self._refused = notice
         self._wake()
 
     def _follow(self, hosting: HostingReference) -> None:

@@ -47,7 +47,7 @@ from gapless.messages.clients import (
 )
 from gapless.wire import Connected, DisconnectReason
 
-__all__ = ["LinkUser", "ReconnectingLink", "SubscriptionListener"]
+__all__ = ["LinkUser", "ReconnectingLink", "SubscriptionListener", "shown_deadline"]
 
 _FATAL: Final = {DisconnectReason.NO_COMMON_VERSION, DisconnectReason.UNKNOWN_BROKER}
 """Reasons for which dialling again cannot help."""
@@ -91,7 +91,7 @@ class SubscriptionListener(Protocol):
         """A notice about the subscription itself has come."""
 
 
-def _shown(deadline_s: float | None) -> str:
+def shown_deadline(deadline_s: float | None) -> str:
     """Return a deadline for an error text; part of it may have passed before the call began."""
     return "any" if deadline_s is None else f"{round(deadline_s, 2):g}"
 
@@ -106,10 +106,14 @@ class ReconnectingLink:
         numbers: RequestNumbers,
         *,
         broker: str | None = None,
+        stays: bool = True,
         address: Address | None = None,
         failover_after_s: float = 0.0,
     ) -> None:
-        """``address`` answered last; for ``failover_after_s`` after a loss no other is tried."""
+        """``broker`` is the only one that the link accepts; unless it ``stays`` with it, only for
+        the first connection. ``address`` answered last; for ``failover_after_s`` after a loss no
+        other is tried.
+        """
         self.numbers = numbers
         self.handshake: Connected | None = None
         """The reply of the broker at the other end; only in UP."""
@@ -123,6 +127,7 @@ class ReconnectingLink:
         self._has_reported_failure = False
         """Whether a failed round was reported since the last connection."""
         self._broker = broker
+        self._stays = stays
         self._order = DialOrder(addresses, address, failover_after_s)
         self._random = Random(options.seed)  # noqa: S311  # for waits, not for secrets
         self._connection: BrokerConnection | None = None
@@ -293,6 +298,8 @@ class ReconnectingLink:
             connection.close(DisconnectReason.CLIENT_DONE, "the client closed the session")
             return
         self.handshake = handshake
+        if not self._stays:
+            self._broker = None
         self._order.answered(self._dialled)
         self.connections += 1
         self._has_reported_failure = False
@@ -428,10 +435,12 @@ class ReconnectingLink:
         """Return the error for a call that was not answered in time."""
         if sent:
             return OutcomeUnknownError(
-                f"{what} was sent and not answered within {_shown(deadline_s)} s: "
+                f"{what} was sent and not answered within {shown_deadline(deadline_s)} s: "
                 f"{self.condition}; it may have been done, or be done later"
             )
-        return DeadlineError(f"{what} was not done within {_shown(deadline_s)} s: {self.condition}")
+        return DeadlineError(
+            f"{what} was not done within {shown_deadline(deadline_s)} s: {self.condition}"
+        )
 
     @property
     def condition(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from gapless.core.errors import (
     FencedError,
+    HostUnknownError,
     ProtocolError,
     RefusedError,
     UnavailableError,
@@ -108,7 +109,9 @@ def refusal(notice: Refused) -> RefusedError | UsageError:
     """Return a refusal as an error."""
     match notice.cause:
         case RefusalCause.WRONG_BROKER:
-            return WrongBrokerError(notice.reason, notice.broker)
+            return WrongBrokerError(notice.reason, notice.broker, notice.addresses)
+        case RefusalCause.HOST_UNKNOWN:
+            return HostUnknownError(notice.reason, notice.silent)
         case RefusalCause.FENCED:
             return FencedError(notice.reason)
         case RefusalCause.UNAVAILABLE:

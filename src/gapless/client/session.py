@@ -23,6 +23,7 @@ from gapless.client.arguments import (
 from gapless.client.connection_changes import ConnectionCallback, ConnectionReporter
 from gapless.client.credentials import Credentials
 from gapless.client.event import Event
+from gapless.client.finding import HostSearch
 from gapless.client.link import ReconnectingLink
 from gapless.client.options import (
     DEADLINE_S,
@@ -300,6 +301,7 @@ class Session:
         on_gap: OnGap = "raise",
         expiry_s: int = EXPIRY_S,
         take_over: bool = True,
+        create: bool = False,
         deadline_s: float | Unset | None = _UNSET,
     ) -> Subscription:
         """Return a subscription to all events that match a filter, for ``async with`` and ``async
@@ -309,8 +311,10 @@ class Session:
         seconds while no client is connected. A program that subscribes under that name continues
         after what was acknowledged, with the filter given here, or with the one that the
         subscription has if none is given; ``start`` applies only when the subscription is created.
-        If another client has it, that client loses it, or with ``take_over=False`` the call is
-        refused. Without ``durable`` and without a filter, all events match. With ``order="total"`` all subscribers see the events of all
+        The name is looked for at all brokers. While a broker that may host it does not answer, the
+        subscription waits for that broker; with ``create`` it is created all the same. If another
+        client has it, that client loses it, or with ``take_over=False`` the call is refused.
+        Without ``durable`` and without a filter, all events match. With ``order="total"`` all subscribers see the events of all
         pubends in one order. At most ``prefetch`` events wait to be handed out. Where a log has
         released events that the subscription must receive, :class:`GapError` is raised, or with
         ``on_gap="report"`` added to ``gaps``.
@@ -327,6 +331,7 @@ class Session:
             ack=ack,
             on_gap=on_gap,
             expiry_s=expiry_s,
+            create=create,
             deadline_s=chosen(deadline_s, self._options.deadline_s),
             take_over=check_flag("take_over", take_over),
         )
@@ -393,13 +398,37 @@ class Session:
         return f"{self._options.name[:NAME_PREFIX_MAX]}-{self._token}-{self._count}"
 
     async def unsubscribe(self, durable: str, *, deadline_s: float | Unset | None = _UNSET) -> None:
-        """End a durable subscription at the broker to which this session is connected."""
+        """End a durable subscription, wherever it is hosted; nothing is done if it does not exist.
+
+        DeadlineError names the brokers that may host it and do not answer.
+        """
+        answer = await self.request_at_host(
+            durable, Unsubscribe(0, check_name("durable", durable)), deadline_s=deadline_s
+        )
+        if answer is not None:
+            ReconnectingLink.expect(answer, Unsubscribed)
+
+    async def request_at_host(
+        self,
+        durable: str,
+        message: Any,
+        *,
+        deadline_s: float | Unset | None = _UNSET,
+        changes: bool = True,
+    ) -> Any:
+        """Send a request to the broker that hosts a durable subscription; None if none hosts it."""
         self._check_open()
-        request = Unsubscribe(0, check_name("durable", durable))
-        seconds = chosen(deadline_s, self._options.deadline_s)
-        link = await self._links.current_pinned()
-        answer = await link.call(request, seconds)
-        ReconnectingLink.expect(answer, Unsubscribed)
+        loop, seconds = asyncio.get_running_loop(), chosen(deadline_s, self._options.deadline_s)
+        since = loop.time()
+        link = await self.search_for(durable).host(seconds)
+        if link is None:
+            return None
+        left = None if seconds is None else max(0.0, seconds - (loop.time() - since))
+        return await link.call(message, left, changes=changes)
+
+    def search_for(self, durable: str) -> HostSearch:
+        """Return a search for the broker that hosts a durable subscription."""
+        return HostSearch(durable, self._links, self._options)
 
     # --- reading and requests ------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ class SubscriptionOptions:
 
     __slots__ = (
         "ack",
+        "create",
         "deadline_s",
         "durable",
         "expiry_s",
@@ -41,11 +42,14 @@ class SubscriptionOptions:
         expiry_s: int,
         deadline_s: float | None,
         take_over: bool = True,
+        create: bool = False,
     ) -> None:
         if ack not in ("auto", "manual"):
             raise UsageError(f"ack is 'auto' or 'manual', not {ack!r}")
         if on_gap not in ("raise", "report"):
             raise UsageError(f"on_gap is 'raise' or 'report', not {on_gap!r}")
+        if create and not durable:
+            raise UsageError("create is for a durable subscription; give it durable='name'")
         self.durable = durable
         self.start = start
         self.order = order
@@ -56,3 +60,5 @@ class SubscriptionOptions:
         self.deadline_s = deadline_s
         self.take_over = take_over
         """Whether opening ends the subscription of another client that has the name."""
+        self.create = create
+        """Whether the name is created although a broker that may host it does not answer."""

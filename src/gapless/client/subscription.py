@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from gapless.client.arguments import check_filter, check_whole
 from gapless.client.event import Event
+from gapless.client.finding import HostSearch
 from gapless.client.inbox import Inbox
 from gapless.client.link import ReconnectingLink
 from gapless.client.options import Unset, chosen
@@ -92,19 +93,15 @@ class Subscription:
         if inbox.state is not ClientSubscriptionState.UNOPENED:
             raise ClosedError("a subscription is opened once; make another with the session")
         deadline_s, filter_text = self._settings.deadline_s, inbox.text
+        search = self._session.search_for(self.name)
         try:
             async with asyncio.timeout(deadline_s):
                 if self._session.audit is not None:
                     inbox.write_to(self._session.audit)
-                link = await self._session.link_for(durable=self._settings.durable)
-                inbox.check()
-                inbox.open_over(link)
-                while not inbox.is_started:
-                    inbox.check()
-                    await inbox.arrival()
+                await self._open(search)
         except TimeoutError:
             waited_for = self._inbox.link or self._session.main
-            error = waited_for.late("Subscribe", deadline_s, sent=False)
+            error = search.late("Subscribe", deadline_s, waited_for)
             self._leave(error)
             raise error from None
         except BaseException:
@@ -119,6 +116,19 @@ class Subscription:
                 self._leave(ClosedError("the subscription was not opened"))
                 raise
         return self
+
+    async def _open(self, search: HostSearch) -> None:
+        """Subscribe, at another broker if that hosts the subscription (MV-15)."""
+        inbox, durable = self._inbox, self._settings.durable
+        link = await self._session.link_for(durable=durable)
+        while True:
+            inbox.check()
+            inbox.open_over(link)
+            refused = await inbox.answered()
+            if refused is None:
+                return
+            found = await search.next_link(refused)
+            link = found or await self._session.link_for(durable=durable)
 
     async def __aexit__(
         self,
@@ -177,10 +187,7 @@ class Subscription:
 
     @property
     def is_new(self) -> bool:
-        """Of a durable one: whether opening has created it; else it continues where it was.
-
-        A durable subscription is at one broker. Opening its name at another creates a second one.
-        """
+        """Of a durable one: whether opening has created it; else it continues where it was."""
         return self._inbox.is_new
 
     @property

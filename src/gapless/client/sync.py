@@ -166,6 +166,7 @@ class SyncSession:
         on_gap: OnGap = "raise",
         expiry_s: int = EXPIRY_S,
         take_over: bool = True,
+        create: bool = False,
         deadline_s: float | Unset | None = _UNSET,
     ) -> SyncSubscription:
         """Return a subscription, for ``with`` and ``for``. See :meth:`Session.subscribe`."""
@@ -179,6 +180,7 @@ class SyncSession:
             on_gap=on_gap,
             expiry_s=expiry_s,
             take_over=take_over,
+            create=create,
             deadline_s=deadline_s,
         )
         return SyncSubscription(self.loop_thread, made, auto=durable is not None and ack == "auto")
@@ -202,7 +204,7 @@ class SyncSession:
         return self.loop_thread.run(self._session.partitions(deadline_s=deadline_s))
 
     def unsubscribe(self, durable: str, *, deadline_s: float | Unset | None = _UNSET) -> None:
-        """End a durable subscription."""
+        """End a durable subscription, wherever it is hosted. See :meth:`Session.unsubscribe`."""
         self.loop_thread.run(self._session.unsubscribe(durable, deadline_s=deadline_s))
 
     def request(

@@ -14,6 +14,7 @@
     │   ├── FencedError           a newer connection has it
     │   ├── SlowConsumerError     a subscription that is not durable fell behind
     │   └── UnavailableError      not possible now; try again later
+    │       └── HostUnknownError  a broker that may host a subscription is silent; has .silent
     ├── StorageError              a data directory cannot be used, or a write to it failed
     │   ├── DiskFullError         no space is left; acknowledged events are safe
     │   ├── CorruptionError       stored bytes fail their checksum
@@ -60,6 +61,7 @@ __all__ = [
     "FilterWarning",
     "GapError",
     "GaplessError",
+    "HostUnknownError",
     "IndexBusyError",
     "NewerFormatError",
     "OutcomeUnknownError",
@@ -142,8 +144,10 @@ class RefusedError(GaplessError):
 class WrongBrokerError(RefusedError):
     """Another broker has the requested object; ``broker`` names it."""
 
-    def __init__(self, reason: str, broker: str = "") -> None:
+    def __init__(self, reason: str, broker: str = "", addresses: tuple[str, ...] = ()) -> None:
         self.broker = broker
+        self.addresses = addresses
+        """The addresses of the broker, if they are known."""
         super().__init__(reason)
 
 
@@ -161,6 +165,17 @@ class SlowConsumerError(RefusedError):
 
 class UnavailableError(RefusedError):
     """Something is unreachable or not complete yet. Try again later."""
+
+
+class HostUnknownError(UnavailableError):
+    """A broker that may host the durable subscription did not answer; ``silent`` names such brokers.
+
+    The library repeats the request until its deadline.
+    """
+
+    def __init__(self, reason: str, silent: tuple[str, ...] = ()) -> None:
+        self.silent = silent
+        super().__init__(reason)
 
 
 class UsageError(GaplessError):

@@ -217,9 +217,10 @@ _MAY_BE_ZERO: Final = frozenset(
         *("backlog_bytes", "attachments_max", "reads_per_shb_max", "member_grace_s"),
         *("interest_grace_s", "join_window_ms", "join_buffer_events_max", "tick_lead_ms"),
         *("staged_bytes_max", "shutdown_timeout_ms", "delta_log_max", "curious_ranges_max"),
+        *("log_bytes_max", "all_logs_bytes_max", "disk_free_bytes_min"),
     }
 )
-"""Parameters for which 0 means: none, or at once. Any other would be a timer without a delay or a
+"""Parameters for which 0 means: none, at once, or a share of the disk. Any other would be a timer without a delay or a
 limit that nothing fits into."""
 
 
