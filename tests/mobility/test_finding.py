@@ -16,13 +16,12 @@ from gapless.messages.clients import (
     StartPoint,
     Subscribe,
     Subscribed,
-    SubscriptionEnded,
     Unsubscribe,
 )
 from gapless.messages.mobility import FindSubscription, SubscriptionFound, Superseded
 from gapless.messages.operating import RetireBroker
 from tests.broker.harness import BrokerHarness, Requester
-from tests.mobility.test_hosting import hosting_brokers, payloads, resume_at, stage
+from tests.mobility.test_hosting import hosting_brokers, resume_at, stage
 from tests.scenarios.brokers import of
 
 
@@ -144,13 +143,13 @@ def test_a_retired_broker_is_never_asked_however_old_its_retirement() -> None:
 
 def test_a_corrupt_subscription_is_found_and_not_created_again() -> None:
     world = line()
-    world["b"].components.finder._corrupt = frozenset({"desk"})  # noqa: SLF001 - a corrupt record
+    world["b"].components.finder._corrupt = frozenset({"desk"})
     assert redirected_to(opens(program(world, "p"))) == "b"
 
 
 def test_the_redirection_has_the_address_that_the_hosting_broker_is_configured_with() -> None:
     world = line()
-    world["b"].components.finder._addresses = {"b": "b.example:7400"}  # noqa: SLF001 - its own
+    world["b"].components.finder._addresses = {"b": "b.example:7400"}
     assert is_new(opens(program(world, "b")))
     answer = opens(program(world, "p", "again"))
     assert redirected_to(answer) == "b"

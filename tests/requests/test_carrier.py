@@ -14,6 +14,8 @@ from gapless.core.ids import BrokerId, MembershipId, PubendId, ShbId
 from gapless.core.parameters import Parameters, microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.pubend_requests import (
+    CountEvents,
+    EventCounts,
     LeavePubend,
     LogHoldId,
     Read,
@@ -237,7 +239,7 @@ def test_a_request_to_a_local_pubend_is_answered_without_a_message() -> None:
 
 
 def test_requests_and_replies_have_a_handler_and_other_messages_have_none() -> None:
-    handled = {Read, ReleaseLogHold, LeavePubend, ReadReply, RequestDone}
+    handled = {Read, ReleaseLogHold, LeavePubend, ReadReply, RequestDone, CountEvents, EventCounts}
     assert Net().requests["a"].handlers.keys() == handled
 
 

@@ -152,7 +152,9 @@ def test_a_packed_row_is_read_back_like_any_other(tmp_path: Path) -> None:
     known = row(20, 39)
     with StorageHarness(tmp_path) as harness:
         harness.write(
-            AppendPackedRow(TRADES, 10, 11, plain.stream_epoch, plain.clock, packed_events)
+            AppendPackedRow(
+                TRADES, 10, 11, plain.stream_epoch, plain.clock, plain.before, packed_events
+            )
         )
         harness.write(AppendRow(known, msgspec.msgpack.encode(known.publications)))
     with StorageHarness(tmp_path) as harness:

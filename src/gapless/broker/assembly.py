@@ -21,7 +21,9 @@ from gapless.directory.name_query import NameQueries
 from gapless.directory.names import PubendNames
 from gapless.directory.status import PubendStatuses
 from gapless.feeds.candidates import FeedCandidates
+from gapless.inspection.lag import LagMeter
 from gapless.inspection.show import InspectionCalls
+from gapless.inspection.subscriptions import SubscriptionInspection
 from gapless.messages.stored import StoredState
 from gapless.mobility import (
     ForcedMoves,
@@ -229,6 +231,7 @@ def assemble(
             collector,
             reads,
             inspection,
+            SubscriptionInspection(context, registry, LagMeter(context, requests)),
             OperatorCalls(context, registry, hosting),
             WriterCalls(context, hosted, staging, refusals),
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEADLINE_S",
+    "Listed",
     "call_broker",
     "every_pubend",
-    "every_subscription",
+    "list_subscriptions",
     "run",
     "whole_reply",
     "whole_subscription",
@@ -84,24 +85,47 @@ async def every_pubend(session: Session, *, hosted: bool = False) -> AsyncIterat
             return
 
 
-async def every_subscription(
-    session: Session, *, durable: bool = False
-) -> AsyncIterator[SubscriptionState]:
-    """Yield all subscriptions of a broker, page by page, each with all its streams."""
+class Listed(NamedTuple):
+    """The subscriptions to list."""
+
+    durable: bool = False
+    """Only durable ones."""
+    pattern: str = ""
+    """Only names that match it."""
+    limit: int = 0
+    """At most so many; 0: all."""
+    whole: bool = False
+    """With all their streams, however many."""
+
+
+async def list_subscriptions(
+    session: Session, listed: Listed
+) -> tuple[list[SubscriptionState], bool]:
+    """Fetch subscriptions with their lags, page by page; return also whether there are more."""
     from gapless.core.errors import RefusedError
     from gapless.messages.operating import ListSubscriptions
 
+    found: list[SubscriptionState] = []
     after = ""
     while True:
-        answer = await session.request(ListSubscriptions(0, after, durable), changes=False)
+        most = listed.limit - len(found) if listed.limit else 0
+        request = ListSubscriptions(0, after, listed.durable, listed.pattern, most, lag=True)
+        answer = await session.request(request, changes=False)
         for each in answer.entries:
             after = each.name
             try:
-                yield await whole_subscription(session, after) if each.cursors_omitted else each
+                is_enough = not each.cursors_omitted or not (listed.whole or _hides_reasons(each))
+                found.append(each if is_enough else await whole_subscription(session, after))
             except RefusedError:
-                yield each  # it has ended since
-        if not answer.more:
-            return
+                found.append(each)  # it has ended since
+        if not answer.more or len(found) == listed.limit:
+            return found, answer.more
+
+
+def _hides_reasons(state: SubscriptionState) -> bool:
+    """Whether a stream that is not in the list cannot continue."""
+    shown = sum(each.pending_reason is not None for each in state.cursors)
+    return shown < state.streams_pending
 
 
 async def whole_subscription(session: Session, name: str) -> SubscriptionState:
@@ -116,7 +140,7 @@ async def whole_reply(session: Session, name: str) -> SubscriptionReply:
     after: PubendId | None = None
     cursors: list[CursorState] = []
     while True:
-        answer = await session.request(GetSubscription(0, name, after), changes=False)
+        answer = await session.request(GetSubscription(0, name, after, lag=True), changes=False)
         entry: SubscriptionState = answer.entry
         cursors += entry.cursors
         if not entry.cursors_omitted or not entry.cursors:

@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gapless.cli.broker_calls import DEADLINE_S, call_broker, whole_subscription
-from gapless.cli.inspection import connection, lag_of, show_subscriptions
+from gapless.cli.broker_calls import DEADLINE_S, Listed, call_broker, whole_subscription
+from gapless.cli.inspection import (
+    Limit,
+    NamePattern,
+    connection,
+    lag_text,
+    show_subscriptions,
+)
 from gapless.cli.logs import event_line
 from gapless.cli.options import URL_DEFAULT, AsJson, Deadline, TokenFile, Url, settle
 from gapless.cli.output import (
@@ -57,7 +63,9 @@ Force = Annotated[
 @durable.command("ls")
 def _ls(
     context: typer.Context,
+    pattern: NamePattern = "",
     *,
+    limit: Limit = 0,
     url: Url = URL_DEFAULT,
     token_file: TokenFile = None,
     deadline: Deadline = DEADLINE_S,
@@ -65,9 +73,8 @@ def _ls(
 ) -> None:
     """List durable subscriptions."""
     settle(context, as_json=as_json)
-    show_subscriptions(
-        url, durable=True, deadline_s=deadline, as_json=as_json, token_file=token_file
-    )
+    listed = Listed(durable=True, pattern=pattern, limit=limit, whole=as_json)
+    show_subscriptions(url, listed, deadline_s=deadline, as_json=as_json, token_file=token_file)
 
 
 @durable.command("info")
@@ -113,12 +120,15 @@ def _show(state: SubscriptionState) -> None:
                 each.state if each.pending_reason is None else f"pending: {each.pending_reason}",
                 str(each.acked),
                 timestamp(each.acked),
-                lag_of([each]),
+                *lag_text(each.lag_events, each.lag_s),
                 f"{each.buffered:,}",
             )
             for each in state.cursors
         ]
-        columns = ("pubend", "state", "acknowledged", "time", "lag", "waits for credit")
+        columns = (
+            *("pubend", "state", "acknowledged", "time"),
+            *("events behind", "time behind", "waits for credit"),
+        )
         out.print(listing(*columns, rows=lines))
 
 

@@ -8,8 +8,8 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from gapless.client.arguments import check_filter
 from gapless.cli.output import console, print_json
+from gapless.client.arguments import check_filter
 from gapless.content.conjunction import EVERYTHING, Conjunction
 from gapless.content.expression import literal_text
 from gapless.content.matching.plan import AccessKind, Planner

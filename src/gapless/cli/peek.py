@@ -7,7 +7,7 @@ applies at each tick. So nothing is acknowledged, and a connected client stays c
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from heapq import heapify, heapreplace, heappop
+from heapq import heapify, heappop, heapreplace
 from typing import TYPE_CHECKING
 
 from gapless.cli.broker_calls import whole_reply

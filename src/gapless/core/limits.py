@@ -214,6 +214,9 @@ READS_MAX: Final = 1_024
 """Concurrent reads of one pubend. Each may load a chunk of the log into memory. A requester beyond
 the limit repeats its request."""
 
+COUNTED_TICKS_MAX: Final = 256
+"""Ticks in one request for the number of publications up to them. Each may read one row of the log."""
+
 READ_RANGES_MAX: Final = 1_000
 """Knowledge ranges in one reply to a read. Silence has no bytes, but one range for each stream
 epoch."""
@@ -253,6 +256,18 @@ SHOWN_CURSORS_MAX: Final = 256
 
 SHOWN_CURSORS_LISTED_MAX: Final = 16
 """Cursors of each subscription in a list. The reply for one subscription has all."""
+
+SHOWN_LAGS_MAX: Final = 100
+"""Streams of durable subscriptions whose lag is in the metrics: those that are farthest behind."""
+
+LAG_CURSORS_MAX: Final = 2_048
+"""Cursors of which one step determines the lag; the others wait for later steps."""
+
+LAG_MEASUREMENTS_MAX: Final = 64
+"""Measurements of lags that wait for PHBs at once. Beyond, lags that need a PHB are unknown."""
+
+NAME_PATTERN_MAX: Final = 255
+"""Characters of a pattern of names."""
 
 SHOWN_MEMBERS_MAX: Final = 64
 """Members of a pubend in a list."""

@@ -26,9 +26,11 @@ __all__ = [
     "CursorState",
     "DurableSeekDone",
     "GetBroker",
+    "GetLag",
     "GetSubscription",
     "GetTopology",
     "HostedState",
+    "LagReply",
     "ListAllDurable",
     "ListPartitions",
     "ListPubends",
@@ -42,6 +44,7 @@ __all__ = [
     "RetireBroker",
     "SeekDurable",
     "SetDurableFilter",
+    "StreamLagState",
     "SubscriptionList",
     "SubscriptionReply",
     "SubscriptionState",
@@ -226,6 +229,12 @@ class ListSubscriptions(msgspec.Struct, frozen=True, array_like=True, tag=True):
     after: str = ""
     durable: bool = False
     """Only durable subscriptions."""
+    pattern: str = ""
+    """Only names that match it: ``*`` stands for any characters, ``?`` for one; empty: all names."""
+    most: ClientSigned = 0
+    """At most so many; 0: as many as fit."""
+    lag: bool = False
+    """Whether lags are determined. The reply then waits for PHBs, for some seconds at most."""
 
 
 class GetSubscription(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -235,6 +244,8 @@ class GetSubscription(msgspec.Struct, frozen=True, array_like=True, tag=True):
     subscription: str
     after: PubendId | None = None
     """The page starts after this pubend."""
+    lag: bool = False
+    """Whether lags are determined, as in a list."""
 
 
 class CursorState(msgspec.Struct, frozen=True, array_like=True):
@@ -248,9 +259,11 @@ class CursorState(msgspec.Struct, frozen=True, array_like=True):
     """The tick up to which its client needs nothing."""
     horizon: Tick | None
     """The doubt horizon of the subend; None if it is not known yet."""
-    lag: Count
-    """How many ticks (microseconds) it is behind the horizon: ``acked`` if it is durable, else
-    ``buffered_up_to``."""
+    lag_events: Count | None
+    """How many publications the log has above the tick up to which the client needs nothing,
+    whether or not the filter matches them; None if not requested or not known."""
+    lag_s: float | None
+    """The age of the oldest of them in seconds, by the broker's wall clock; 0 if there is none."""
     buffered: Count
     """How many events wait for credit."""
     pending_reason: str | None = None
@@ -274,6 +287,14 @@ class SubscriptionState(msgspec.Struct, frozen=True, array_like=True):
     credit: Count
     cursors: tuple[CursorState, ...]
     cursors_omitted: Count = 0
+    streams: Count = 0
+    """How many cursors it has, on all pages."""
+    streams_pending: Count = 0
+    """How many of them have not started or cannot continue."""
+    lag_events: Count | None = None
+    """The sum over all streams that have started; None if not requested, or one is not known."""
+    lag_s: float | None = None
+    """The greatest of these streams; None like the sum."""
 
 
 class SubscriptionList(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -309,6 +330,38 @@ class AllDurableList(msgspec.Struct, frozen=True, array_like=True, tag=True):
     more: bool = False
     silent: tuple[BrokerId, ...] = ()
     """Brokers that did not answer, so theirs are missing; of many only some."""
+
+
+class GetLag(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Requests how far the durable subscriptions of this broker are behind, for metrics."""
+
+    request: ClientCount
+
+
+class StreamLagState(msgspec.Struct, frozen=True, array_like=True):
+    """A stream on which a durable subscription is behind."""
+
+    subscription: str
+    pubend: PubendId
+    events: Count
+    seconds: float
+
+
+class LagReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """How far the durable subscriptions of this broker are behind."""
+
+    request: Count
+    durable: Count
+    """How many there are."""
+    behind: Count
+    """How many are behind on some stream."""
+    unknown: Count
+    """How many have a stream whose lag is not known."""
+    events_max: Count
+    """The greatest lag of a subscription, over its streams with a known lag."""
+    seconds_max: float
+    entries: tuple[StreamLagState, ...]
+    """The streams that are farthest behind in time, at most ``SHOWN_LAGS_MAX``."""
 
 
 # --- calls on durable subscriptions -------------------------------------------------------------

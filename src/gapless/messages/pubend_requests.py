@@ -12,7 +12,17 @@ from gapless.core.numbers import Count, Signed
 from gapless.core.ticks import Tick
 from gapless.messages.streams import KnowledgeRange, Member, ReadForm
 
-__all__ = ["LeavePubend", "LogHoldId", "Read", "ReadReply", "ReleaseLogHold", "RequestDone"]
+__all__ = [
+    "CountEvents",
+    "EventCount",
+    "EventCounts",
+    "LeavePubend",
+    "LogHoldId",
+    "Read",
+    "ReadReply",
+    "ReleaseLogHold",
+    "RequestDone",
+]
 
 
 class LogHoldId(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -101,3 +111,35 @@ class RequestDone(msgspec.Struct, frozen=True, array_like=True, tag=True):
     pubend: PubendId
     request: Count
     route: tuple[BrokerId, ...]
+
+
+class CountEvents(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Requests how many publications the log had up to some ticks, to know who is how far behind."""
+
+    pubend: PubendId
+    request: Count
+    requester: BrokerId
+    route: tuple[BrokerId, ...]
+    ticks: tuple[Tick, ...]
+    """At most ``COUNTED_TICKS_MAX``; more are ignored."""
+
+
+class EventCount(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The publications of a log up to a tick. The number stays true, whatever is published."""
+
+    tick: Tick
+    number: Count
+    """How many were logged up to the tick, or are released."""
+    oldest: Tick
+    """The tick of the oldest publication above it; 0 if there is none."""
+
+
+class EventCounts(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The reply; ticks above which the log is corrupt are missing."""
+
+    pubend: PubendId
+    request: Count
+    route: tuple[BrokerId, ...]
+    total: Count
+    """The publications ever logged."""
+    counts: tuple[EventCount, ...]

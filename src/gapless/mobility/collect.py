@@ -129,6 +129,7 @@ class SubscriptionCollector:
         cell = self._tree.neighbourhood.cell_of(peer)
         if cell is None:
             return
+
         def answer(page: SubscriptionsCollected) -> None:
             self._walks.answer(peer, page)
 
@@ -163,9 +164,7 @@ class SubscriptionCollector:
     def _own(self, after: tuple[str, BrokerId]) -> list[DurableEntry]:
         name, broker = after
         found = [
-            each
-            for each in self._registry.durable()
-            if (each.name, self._me) > (name, broker)
+            each for each in self._registry.durable() if (each.name, self._me) > (name, broker)
         ]
         found.sort(key=attrgetter("name"))
         return [self._entry(each) for each in found[: SHOWN_ENTRIES_MAX + 1]]

@@ -9,7 +9,7 @@ silence may be declared.
 
 Each part owns its state. :mod:`.publishers` knows which sequences of a publisher are published, and
 :mod:`.repeats` looks up older ones in the log. :mod:`.log_reader` reads the log, :mod:`.log_size`
-counts its bytes and :mod:`.retention` releases it. :mod:`.members` and :mod:`.known_hosts` know the
+counts its bytes, :mod:`.event_numbers` its publications, and :mod:`.retention` releases it. :mod:`.members` and :mod:`.known_hosts` know the
 SHBs, and :mod:`.member_epochs` opens stream epochs for them.
 """
 
@@ -43,6 +43,7 @@ from gapless.messages.streams import Events, KnowledgeRange, Member, Publication
 from gapless.packed.encode import encode_publications
 from gapless.packed.template import PackedTemplate
 from gapless.pubend.epochs import stream_epoch_at
+from gapless.pubend.event_numbers import CountedEvents, EventNumbers
 from gapless.pubend.known_hosts import KnownHosts, KnownTimes
 from gapless.pubend.log_budget import LogBudget
 from gapless.pubend.log_reader import LogReader
@@ -99,6 +100,12 @@ class Pubend(StreamEnd):
             self._publishers.logged,
             record.released,
             budget,
+        )
+        self._numbers = EventNumbers(
+            context,
+            self,
+            max(record.logged_events, self._publishers.logged_events),
+            max(logged, record.last_event),
         )
         self._advertised = Filter(record.properties.advertisement)
         self._reader = LogReader(context, self, outlet)
@@ -174,6 +181,10 @@ class Pubend(StreamEnd):
     ) -> None:
         """Read the log from ``low``; call back with the packed rows that overlap the range."""
         self._reader.rows_between(low, high, then, bytes_max)
+
+    def count_events(self, ticks: Iterable[Tick], then: Callable[[CountedEvents], None]) -> None:
+        """Call back with the number of publications up to each tick."""
+        self._numbers.count(ticks, then)
 
     # --- publishing --------------------------------------------------------------------------
 
@@ -266,9 +277,19 @@ class Pubend(StreamEnd):
         packed = encode_publications(publications)
         self.last = last.tick
         self._count(last.tick, row_bytes(pending.knowledge()))
-        record = self._publishers.append(held, publications, self._used, self._size.total)
+        before = self._numbers.add(last.tick, len(publications))
+        record = self._publishers.append(
+            held, publications, self._used, self._size.total, self._numbers.total
+        )
         row = LogRow(
-            self._record.pubend, first.tick, last.tick, self.stream_epoch, 0, clock, publications
+            self._record.pubend,
+            first.tick,
+            last.tick,
+            self.stream_epoch,
+            0,
+            clock,
+            before,
+            publications,
         )
         self._enqueue(
             pending, (AppendRow(row, packed), PutRecord(record), *self.known_hosts.changes())
@@ -309,12 +330,17 @@ class Pubend(StreamEnd):
             then = done if index == len(chunks) - 1 else None
             pending = PendingRange(self.last + 1, high, self.stream_epoch, packed=packed, done=then)
             pendings.append(pending)
-            row = AppendPackedRow(self._record.pubend, tick, high, self.stream_epoch, clock, packed)
+            before = self._numbers.add(high, len(chunk))
+            row = AppendPackedRow(
+                self._record.pubend, tick, high, self.stream_epoch, clock, before, packed
+            )
             appends.append(row)
             self._count(high, packed_bytes(packed))
             self.last, tick = high, high + 1
         batch = (sequence, first, tick - first)
-        record = self._publishers.extend(held, batch, self._used, self._size.total)
+        record = self._publishers.extend(
+            held, batch, self._used, self._size.total, self._numbers.total
+        )
         others = changes(record.last_sequence, first, self.last)
         self._enqueue_all(
             pendings, (*appends, PutRecord(record), *others, *self.known_hosts.changes())
@@ -322,6 +348,9 @@ class Pubend(StreamEnd):
 
     def _log_size_marks(self) -> tuple[tuple[Tick, int], ...]:
         return self._size.marks
+
+    def _logged_events(self) -> int:
+        return self._numbers.total
 
     # --- the advertisement -------------------------------------------------------------------
 

@@ -100,6 +100,11 @@ class Publishers:
         records = self._records.values()
         return last_logged(records), max((each.logged_bytes for each in records), default=0)
 
+    @property
+    def logged_events(self) -> int:
+        """The publications ever logged, as far as a publisher that is still known logged them."""
+        return max((each.logged_events for each in self._records.values()), default=0)
+
     def open(self, publisher: str, clock: int, session: int | None = None) -> PublisherRecord:
         """Start a session of a publisher, by default with the next number; fence older ones."""
         held = self._records.get(publisher)
@@ -157,14 +162,25 @@ class Publishers:
         return tuple(known[sequence] for sequence in repeated)
 
     def append(
-        self, held: PublisherRecord, new: tuple[Publication, ...], clock: int, logged_bytes: int = 0
+        self,
+        held: PublisherRecord,
+        new: tuple[Publication, ...],
+        clock: int,
+        logged_bytes: int = 0,
+        logged_events: int = 0,
     ) -> PublisherRecord:
         """Add publications to their publisher's record; return the record to write."""
         assert new[-1].tick - new[0].tick == len(new) - 1, "the ticks of a batch have no gap"
-        return self.extend(held, (new[0].sequence, new[0].tick, len(new)), clock, logged_bytes)
+        batch = (new[0].sequence, new[0].tick, len(new))
+        return self.extend(held, batch, clock, logged_bytes, logged_events)
 
     def extend(
-        self, held: PublisherRecord, batch: tuple[int, Tick, int], clock: int, logged_bytes: int = 0
+        self,
+        held: PublisherRecord,
+        batch: tuple[int, Tick, int],
+        clock: int,
+        logged_bytes: int = 0,
+        logged_events: int = 0,
     ) -> PublisherRecord:
         """Add a batch (first sequence, first tick, count); return the record to write."""
         sequence, _, count = batch
@@ -174,6 +190,7 @@ class Publishers:
             window=(*held.window, batch)[-self._window :],
             used=clock,
             logged_bytes=logged_bytes,
+            logged_events=logged_events,
         )
         self._records[held.publisher] = record
         return record

@@ -120,6 +120,10 @@ class StreamEnd:
         """Return the marks of the log's size that the record stores."""
         raise NotImplementedError
 
+    def _logged_events(self) -> int:
+        """Return how many publications were ever logged."""
+        raise NotImplementedError
+
     # --- the order of sending ----------------------------------------------------------------
 
     def _enqueue(self, pending: PendingRange, changes: tuple[StorageChange, ...]) -> None:
@@ -347,6 +351,7 @@ class StreamEnd:
             last_released_event=max(last_released_event, latest.last_released_event),
             last_event=max(last_event, latest.last_event),
             log_size_marks=self._log_size_marks(),
+            logged_events=self._logged_events(),
         )
         if advertisement is not None:
             self._latest = msgspec.structs.replace(

@@ -44,7 +44,10 @@ from gapless.wire import (
     request_number,
 )
 
-__all__ = ["CHECKS_PER_KEEPALIVE", "ClientSession", "ClientSessions"]
+__all__ = ["CHECKS_PER_KEEPALIVE", "INSIDE", "ClientSession", "ClientSessions"]
+
+INSIDE: Final = "inside"
+"""The client name of the process itself. The names of connections contain a number."""
 
 CHECKS_PER_KEEPALIVE: Final = 2
 """So often per keepalive interval connections are checked, so that no keepalive is late."""
@@ -210,6 +213,7 @@ class ClientSessions:
         self._limit = parameters.connections_max
         self._sessions: dict[str, ClientSession] = {}
         self._made = 0
+        self._take_inside: Callable[[Any], None] | None = None
         self._are_publishers_paused = False
 
     def __len__(self) -> int:
@@ -229,6 +233,10 @@ class ClientSessions:
     def waiting_bytes(self) -> int:
         """How many bytes wait to be sent to all clients."""
         return sum(each.connection.waiting_bytes for each in self._sessions.values())
+
+    def take_inside(self, take: Callable[[Any], None]) -> None:
+        """Pass the replies to requests of the process itself to a function."""
+        self._take_inside = take
 
     # --- connecting and disconnecting ------------------------------------------------------------
 
@@ -264,6 +272,8 @@ class ClientSessions:
         """Send a notice to a client, if it is still connected."""
         session = self._sessions.get(client)
         if session is None:
+            if client == INSIDE and self._take_inside is not None:
+                self._take_inside(notice)
             return
         kind = type(notice)
         if kind is Delivery:

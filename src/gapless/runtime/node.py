@@ -32,10 +32,10 @@ from gapless.runtime.disk_queue import DiskQueue
 from gapless.runtime.disk_space import SPACE_CHECK_INTERVAL_S, DiskWatch, with_log_limits
 from gapless.runtime.driver import Driver, read_clocks
 from gapless.runtime.health import Health, health_page
-from gapless.runtime.http import Page, WebServer
+from gapless.runtime.http import WebServer
 from gapless.runtime.links import CHECKS_PER_IDLE_TIMEOUT, BrokerLinks
 from gapless.runtime.logs import StructuredLog
-from gapless.runtime.metrics import METRICS_KIND, Metrics
+from gapless.runtime.metrics import Metrics
 from gapless.runtime.open_connections import OpenConnections
 from gapless.runtime.settings import BrokerSettings
 from gapless.runtime.stores import OpenedStore, open_store
@@ -206,8 +206,8 @@ class Node:
         metrics = Metrics(self)
         self._web = WebServer(
             {
-                "/metrics": lambda: Page(metrics.text(), METRICS_KIND),
-                "/healthz": lambda: health_page(self.health()),
+                "/metrics": metrics.answer,
+                "/healthz": lambda answer: answer(health_page(self.health())),
             }
         )
         self.metrics_address = await self._web.start(self.settings.metrics)

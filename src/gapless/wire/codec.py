@@ -90,6 +90,8 @@ Message: TypeAlias = (
     | pubend_requests.ReleaseLogHold
     | pubend_requests.LeavePubend
     | pubend_requests.RequestDone
+    | pubend_requests.CountEvents
+    | pubend_requests.EventCounts
 )
 """The messages of a packet."""
 
@@ -116,6 +118,7 @@ Request: TypeAlias = (
     | operating.SeekDurable
     | operating.SetDurableFilter
     | operating.RemoveDurable
+    | operating.GetLag
     | staging.StageChunk
     | staging.CommitBatch
     | staging.DropBatch
@@ -149,6 +152,7 @@ Notice: TypeAlias = (
     | operating.SubscriptionList
     | operating.AllDurableList
     | operating.SubscriptionReply
+    | operating.LagReply
     | operating.DurableSeekDone
     | staging.ChunkStaged
     | staging.BatchCommitted

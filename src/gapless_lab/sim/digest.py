@@ -205,6 +205,10 @@ CODED: Final[tuple[type, ...]] = (
     clients.DurableFound,
     operating.ListAllDurable,
     operating.AllDurableList,
+    requests.CountEvents,
+    requests.EventCounts,
+    operating.GetLag,
+    operating.LagReply,
 )
 """The number of a class is its index here; lines are renamed and added at the end, never moved."""
 

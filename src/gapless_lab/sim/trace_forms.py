@@ -117,6 +117,9 @@ _STREAMS: Final[dict[type, str]] = {
     requests.ReleaseLogHold: "ReleaseLogHold {request} of {requester}: {pubend} {log_hold}",
     requests.LeavePubend: "LeavePubend {request} of {requester}: {pubend} {shb} joined {membership}",
     requests.RequestDone: "RequestDone {request}: {pubend}",
+    requests.CountEvents: "CountEvents {request} of {requester}: {pubend} up to {ticks}",
+    requests.EventCount: "{number} up to {tick}< then {oldest}>",
+    requests.EventCounts: "EventCounts {request}: {pubend} of {total}< {counts}>",
 }
 
 _CLIENTS: Final[dict[type, str]] = {
