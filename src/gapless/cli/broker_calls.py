@@ -32,6 +32,12 @@ DEADLINE_S = 10.0
 CONNECT_DEADLINE_S = 10.0
 """How long the first connection may take at most."""
 
+PROBE_AFTER_S = 0.1
+"""A connection that takes longer may be to a port where nobody listens."""
+
+PROBE_TIMEOUT_S = 2.0
+"""How long a port may take to accept a connection or to refuse it."""
+
 T = TypeVar("T")
 
 
@@ -41,13 +47,17 @@ def call_broker(
     *,
     deadline_s: float = DEADLINE_S,
     token_file: Path | None = None,
+    wait_s: float = 0.0,
 ) -> T:
-    """Connect to a broker, do some work and disconnect."""
+    """Connect to a broker, do some work and disconnect.
+
+    If no address listens the call fails at once, or after ``wait_s``: a broker may be starting.
+    """
 
     async def connect_and_call() -> T:
         from gapless.client import connect
 
-        connect_deadline_s = min(deadline_s, CONNECT_DEADLINE_S)
+        connect_deadline_s = wait_s or min(deadline_s, CONNECT_DEADLINE_S)
         made = connect(
             url,
             name="gapless",
@@ -55,10 +65,49 @@ def call_broker(
             connect_deadline_s=connect_deadline_s,
             token_file=token_file,
         )
-        async with made as session:
-            return await work(session)
+        await _open(made, url, is_patient=wait_s > 0)
+        try:
+            return await work(made)
+        finally:
+            await made.close()
 
     return run(connect_and_call())
+
+
+async def _open(session: Session, url: str, *, is_patient: bool) -> None:
+    """Open a session, but do not try again where nobody listens."""
+    opening = asyncio.ensure_future(session.open())
+    try:
+        done, _ = await asyncio.wait({opening}, timeout=None if is_patient else PROBE_AFTER_S)
+        if not done:
+            await _refuse_closed_ports(url)
+        await opening
+    except BaseException:
+        opening.cancel()
+        await asyncio.gather(opening, return_exceptions=True)
+        raise
+
+
+async def _refuse_closed_ports(url: str) -> None:
+    """Raise an error if every address refuses a connection because nobody listens there."""
+    from gapless.core.address import parse_addresses
+    from gapless.core.errors import ConnectionLostError
+
+    addresses = parse_addresses(url)
+    for address in addresses:
+        try:
+            async with asyncio.timeout(PROBE_TIMEOUT_S):
+                _, writer = await asyncio.open_connection(*address)
+        except ConnectionRefusedError:
+            continue
+        except (OSError, ValueError):
+            return  # perhaps the broker is only slow, or the network is down for a moment
+        writer.close()
+        return
+    where = ", ".join(map(str, addresses))
+    raise ConnectionLostError(
+        f"no broker listens on {where} (connection refused): start one there, or name another with --url"
+    )
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

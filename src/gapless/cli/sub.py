@@ -17,7 +17,7 @@ import msgspec
 import typer
 
 from gapless.cli.logs import event_line
-from gapless.cli.options import URL_DEFAULT, Deadline, TokenFile, Url, settle
+from gapless.cli.options import URL_DEFAULT, Deadline, TokenFile, Url, Wait, settle
 from gapless.cli.output import print_note
 from gapless.cli.positions import HELP, read_position
 
@@ -70,6 +70,7 @@ def sub(
     url: Url = URL_DEFAULT,
     token_file: TokenFile = None,
     deadline: Deadline = 30.0,
+    wait: Wait = 0.0,
     _as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON lines; this is the default.")
     ] = False,
@@ -103,7 +104,7 @@ def sub(
                 reporting.cancel()
                 await asyncio.gather(reporting, return_exceptions=True)
 
-    call_broker(url, work, deadline_s=deadline, token_file=token_file)
+    call_broker(url, work, deadline_s=deadline, token_file=token_file, wait_s=wait)
     if writer.gaps:
         raise typer.Exit(EXIT_GAP)
 

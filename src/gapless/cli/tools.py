@@ -7,16 +7,23 @@ from typing import Annotated
 
 import typer
 
-from gapless.cli.options import AsJson, settle
+from gapless.cli.options import AsJson, settle, store_directory
 
 __all__ = ["doctor", "explain", "protocol"]
+
+
+def _store_directory(data: Path | None) -> Path | None:
+    return None if data is None else store_directory(data)
 
 
 def doctor(
     context: typer.Context,
     *,
     data: Annotated[
-        Path | None, typer.Option("--data", help="Also check a broker's data directory.")
+        Path | None,
+        typer.Option(
+            "--data", help="Also check a broker's data directory.", callback=_store_directory
+        ),
     ] = None,
     port: Annotated[int, typer.Option(min=1, max=65_535, help="The port to check.")] = 7400,
     as_json: AsJson = False,
