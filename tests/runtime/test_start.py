@@ -297,6 +297,6 @@ def test_a_parameter_beyond_its_range_is_refused_by_name() -> None:
     with pytest.raises(UsageError, match="progress_ms is 0"):
         Parameters(progress_ms=0)
     with pytest.raises(
-        UsageError, match=f"publisher_ttl_s is .* must be 1 to {PARAMETER_TIME_MAX}"
+        UsageError, match=f"publisher_ttl_s is .* whole number from 1 to {PARAMETER_TIME_MAX:,}"
     ):
         Parameters(publisher_ttl_s=2**62)

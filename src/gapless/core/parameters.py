@@ -13,7 +13,7 @@ import msgspec
 from gapless.core.errors import UsageError
 from gapless.core.limits import DELTA_MAX, PARAMETER_MAX, PARAMETER_TIME_MAX
 
-__all__ = ["DEFAULTS", "Parameters", "microseconds"]
+__all__ = ["DEFAULTS", "Parameters", "allowed", "microseconds"]
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,18 +153,17 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse parameters that violate a required relation."""
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            expected = allowed(name, value)
+            if expected is not None:
+                raise UsageError(f"parameters.{name} is {value}: it must be {expected}")
         for smaller, larger, why in _RELATIONS:
             if not _value(self, smaller) < _value(self, larger):
                 raise UsageError(
-                    f"{smaller} ({_value(self, smaller):g} ms) must be less than "
+                    f"parameters: {smaller} ({_value(self, smaller):g} ms) must be less than "
                     f"{larger} ({_value(self, larger):g} ms): {why}"
                 )
-        if not 0 <= self.delta <= DELTA_MAX:
-            raise UsageError(f"delta is {self.delta}, and must be 0 to {DELTA_MAX}")
-        for name in self.__struct_fields__:
-            least, most = _bounds(name)
-            if not least <= getattr(self, name) <= most:
-                raise UsageError(f"{name} is {getattr(self, name)}, and must be {least} to {most}")
 
     @property
     def neighbourhood_radius(self) -> int:
@@ -172,6 +171,35 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
         1).
         """
         return self.delta + 1
+
+
+_MAY_BE_ZERO: Final = frozenset(
+    {
+        *("delta", "ordered_sessions", "relay_hops_max", "retention_s", "cache_bytes"),
+        *("backlog_bytes", "attachments_max", "reads_per_shb_max", "member_grace_s"),
+        *("interest_grace_s", "join_window_ms", "join_buffer_events_max", "tick_lead_ms"),
+        *("staged_bytes_max", "shutdown_timeout_ms", "delta_log_max", "curious_ranges_max"),
+        *("log_bytes_max", "all_logs_bytes_max", "disk_free_bytes_min"),
+    }
+)
+"""Parameters for which 0 means: none, at once, or a share of the disk. Any other would be a timer
+without a delay or a limit that nothing fits into."""
+
+
+def allowed(name: str, value: object) -> str | None:
+    """Return which values a parameter may have, or None if it may have this one.
+
+    >>> allowed("delta", 99), allowed("delta", 1), allowed("ordered_sessions", 1)
+    ('a whole number from 0 to 16', None, 'true or false')
+    """
+    if name == "ordered_sessions":
+        return None if isinstance(value, bool) else "true or false"
+    least = 0 if name in _MAY_BE_ZERO else 1
+    most = PARAMETER_TIME_MAX if name.endswith(("_ms", "_s")) else PARAMETER_MAX
+    most = DELTA_MAX if name == "delta" else most
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
+        return None
+    return f"a whole number from {least} to {most:,}"
 
 
 _RELATIONS = (
@@ -209,25 +237,6 @@ _RELATIONS = (
         "a new stream epoch must not wait for the next silence",
     ),
 )
-
-
-_MAY_BE_ZERO: Final = frozenset(
-    {
-        *("delta", "ordered_sessions", "relay_hops_max", "retention_s", "cache_bytes"),
-        *("backlog_bytes", "attachments_max", "reads_per_shb_max", "member_grace_s"),
-        *("interest_grace_s", "join_window_ms", "join_buffer_events_max", "tick_lead_ms"),
-        *("staged_bytes_max", "shutdown_timeout_ms", "delta_log_max", "curious_ranges_max"),
-        *("log_bytes_max", "all_logs_bytes_max", "disk_free_bytes_min"),
-    }
-)
-"""Parameters for which 0 means: none, at once, or a share of the disk. Any other would be a timer without a delay or a
-limit that nothing fits into."""
-
-
-def _bounds(name: str) -> tuple[int, int]:
-    """Return the least and the greatest value of a parameter."""
-    is_time = name.endswith(("_ms", "_s"))
-    return int(name not in _MAY_BE_ZERO), PARAMETER_TIME_MAX if is_time else PARAMETER_MAX
 
 
 def _value(parameters: Parameters, name: str) -> float:
