@@ -1,13 +1,14 @@
 """Changes to the data directory of a stopped broker, also on a full disk.
 
-Opening gives the space reserve back (:mod:`.reserve`). Each transaction is copied to the database at
-once, so the WAL stays small. Rows are deleted some at a time and their pages returned to the file
-system, so the space that a change needs does not depend on the size of the log.
+Opening gives the space reserve back (:mod:`.reserve`). Rows are deleted some at a time and their
+pages returned to the file system. On a nearly full disk each of these transactions is copied to the
+database at once, so the space that they need does not depend on the size of the log.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +28,9 @@ from gapless.storage.write_group import QueuedWrite, WriteGroup
 
 __all__ = ["StoppedStore", "open_stopped"]
 
+_WAL_BYTES = 16 * 1024 * 1024
+"""About how long the WAL may become while space is reclaimed."""
+
 
 @contextmanager
 def open_stopped(directory: Path) -> Iterator[StoppedStore]:
@@ -43,13 +47,14 @@ def open_stopped(directory: Path) -> Iterator[StoppedStore]:
         connection = connect_writer(directory, durable=True)
         opened.callback(connection.close)
         with translated(directory):
-            yield StoppedStore(connection)
+            yield StoppedStore(directory, connection)
 
 
 class StoppedStore:
     """The records and logs of a stopped broker."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, directory: Path, connection: sqlite3.Connection) -> None:
+        self._directory = directory
         self._connection = connection
         marks = load_marks(connection)
         self._marks = dict(marks.valid)
@@ -74,15 +79,25 @@ class StoppedStore:
         group.add(QueuedWrite(0, tuple(queued), 0))
         with self._transaction():
             group.apply(self._connection)
+        truncate_wal(self._connection)
         self._marks.update(group.marks)
         for pubend in group.trimmed:
             self._reclaimer.trimmed(group.marks[pubend])
 
     def reclaim(self) -> None:
         """Delete all trimmed rows, and return the free pages to the file system."""
+        grown = 0
         while self._reclaimer.waits:
             with self._transaction():
-                self._reclaimer.step(self._connection)
+                grown += self._reclaimer.step(self._connection)
+            if grown >= _WAL_BYTES or self._is_short_of_space():
+                truncate_wal(self._connection)
+                grown = 0
+        truncate_wal(self._connection)
+
+    def _is_short_of_space(self) -> bool:
+        space = os.statvfs(self._directory)
+        return space.f_bavail * space.f_frsize < 4 * _WAL_BYTES
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -93,4 +108,3 @@ class StoppedStore:
             self._connection.execute("ROLLBACK")
             raise
         self._connection.execute("COMMIT")
-        truncate_wal(self._connection)
