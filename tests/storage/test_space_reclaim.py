@@ -173,3 +173,19 @@ def test_pages_that_reclaiming_moves_count_for_the_next_checkpoint(
         returned = (large - pages(harness)) * PAGE_BYTES
         assert returned > 10_000_000
         assert len(checkpoints) >= returned // wal._CHECKPOINT_BYTES - 1
+
+
+def test_deleting_large_rows_does_not_write_them_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wal, "_CHECKPOINT_BYTES", 2**40)
+    monkeypatch.setattr(wal, "_CHECKPOINT_COMMITS", 10_000)
+    with StorageHarness(tmp_path) as harness:
+        harness.write(*(append(tick, size=10 * SIZE) for tick in range(1, 51)))
+        wait_for_reclaim(harness)
+        with harness.storage._writing:
+            schema.truncate_wal(harness.storage._writer)
+        harness.write(TrimLog(TRADES, 49))
+        wait_for_reclaim(harness)
+        assert rows_in_table(harness) == 1
+        assert wal_path(tmp_path).stat().st_size < 50 * 10 * SIZE // 4

@@ -20,7 +20,8 @@ slow or stalled disk the writer thread commits.
 A trim is one small write: it moves the mark below which rows do not count. The rows are deleted
 later, some with every commit and the rest when the writer is idle (:mod:`.space_reclaim`), so a
 trim of many gigabytes delays nothing. New rows reuse free space. When a quarter of the file is
-free, it is returned to the file system, a few pages at a time.
+free, it is returned to the file system, a few pages at a time. Deleted rows are not overwritten: on a
+full disk there is no space for that.
 
 Invariants
 ----------

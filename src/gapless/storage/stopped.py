@@ -105,6 +105,7 @@ class StoppedStore:
         try:
             yield
         except BaseException:
-            self._connection.execute("ROLLBACK")
+            if self._connection.in_transaction:  # SQLite ends it itself if the disk is full
+                self._connection.execute("ROLLBACK")
             raise
         self._connection.execute("COMMIT")
