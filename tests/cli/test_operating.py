@@ -15,7 +15,7 @@ from gapless.cli.inspection import _tree
 from gapless.cli.main import EXIT_REFUSED, EXIT_WRONG_INPUT, main
 from gapless.client.sync import connect_sync
 from gapless.core.limits import SHOWN_CURSORS_LISTED_MAX
-from gapless.messages.operating import CellState, TopologyReply
+from gapless.messages.operating import CellState, RemoveDurable, TopologyReply
 from gapless.testing import SyncOverlay
 from tests.cli.overlays import Overlay, event, events, gapless, overlay, running, until
 
@@ -309,34 +309,53 @@ def test_invalid_positions_and_filters_are_refused(
 # --- looking without taking -----------------------------------------------------------------------
 
 
+@pytest.fixture
+def own(request: pytest.FixtureRequest, brokers: Overlay) -> Iterator[str]:
+    """Return a durable subscription at b3 to a pubend that no other test uses."""
+    made: str = request.node.name
+    with connect_sync(brokers.url(2)) as session:
+        with session.subscribe(f"k = '{made}' AND m >= 0", durable=made, start="earliest"):
+            pass
+        yield made
+        session.request(RemoveDurable(0, made, force=True))
+
+
+def publish_own(brokers: Overlay, own: str, *numbers: int) -> None:
+    """Publish events that only the subscription of this test matches."""
+    with connect_sync(brokers.url()) as session, session.publisher("own") as publisher:
+        publisher.publish_many({"k": own, "m": m} for m in numbers)
+
+
+def peeked(capsys: Captured, *arguments: str) -> list[int]:
+    assert main(["durable", "peek", *arguments]) == 0, capsys.readouterr().err
+    lines = capsys.readouterr().out.splitlines()
+    return [json.loads(line)["attributes"]["m"] for line in lines]
+
+
 def test_peek_shows_the_next_events_and_acknowledges_nothing(
-    brokers: Overlay, name: str, capsys: Captured
+    brokers: Overlay, own: str, capsys: Captured
 ) -> None:
-    gapless("pub", "-p", "quotes", "--url", brokers.url(), lines=events(10, 11, -1, 12))
-    url = ("--url", brokers.url(2))
-    with connect_sync(brokers.url(2)) as session, session.subscribe(durable=name) as consumer:
+    url = brokers.url(2)
+    with connect_sync(url) as session, session.subscribe(durable=own) as consumer:
+        publish_own(brokers, own, 10, 11, -1, 12)
         for _ in range(2):
-            assert main(["durable", "peek", name, *url]) == 0
-            lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-            assert [line["attributes"]["n"] for line in lines] == [10, 11, 12]
-        assert main(["durable", "peek", name, "--count", "1", *url]) == 0
-        assert len(capsys.readouterr().out.splitlines()) == 1
-        assert [consumer.get().attributes["n"] for _ in range(3)] == [10, 11, 12]
-    assert main(["durable", "peek", name, *url]) == 0
-    assert capsys.readouterr().out == ""
+            assert peeked(capsys, own, "--url", url) == [10, 11, 12]
+        assert peeked(capsys, own, "--count", "1", "--url", url) == [10]
+        assert [consumer.get().attributes["m"] for _ in range(3)] == [10, 11, 12]
+    assert peeked(capsys, own, "--url", url) == []
 
 
 def test_peek_uses_the_filter_that_applies_at_each_tick(
-    brokers: Overlay, name: str, capsys: Captured
+    brokers: Overlay, own: str, capsys: Captured
 ) -> None:
-    gapless("pub", "-p", "quotes", "--url", brokers.url(), lines=events(20, -20))
-    url = ("--url", brokers.url(2))
-    assert main(["durable", "set-filter", name, "n < 0", *url]) == 0
-    gapless("pub", "-p", "quotes", "--url", brokers.url(), lines=events(21, -21))
-    capsys.readouterr()
-    assert main(["durable", "peek", name, *url]) == 0
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [line["attributes"]["n"] for line in lines] == [20, -21]
+    url = brokers.url(2)
+    with connect_sync(url) as session, session.subscribe(durable=own, ack="manual") as consumer:
+        publish_own(brokers, own, 20, -20)
+        consumer.get()
+        consumer.set_filter(f"k = '{own}' AND m < 0")
+        publish_own(brokers, own, 21, -21)
+        assert consumer.get().attributes["m"] == -21
+    assert peeked(capsys, own, "--url", url) == [20, -21]
 
 
 def test_peek_of_a_name_that_does_not_exist_is_refused(brokers: Overlay, capsys: Captured) -> None:
@@ -345,22 +364,20 @@ def test_peek_of_a_name_that_does_not_exist_is_refused(brokers: Overlay, capsys:
 
 
 def test_sub_keeps_the_filter_and_takes_a_subscription_over_only_on_request(
-    brokers: Overlay, name: str
+    brokers: Overlay, own: str
 ) -> None:
-    url, options = brokers.url(2), ("--durable", name, "--count", "1")
-    with connect_sync(url, name="consumer") as session, session.subscribe(durable=name) as events_:
+    url, options = brokers.url(2), ("--durable", own, "--count", "1")
+    with connect_sync(url, name="consumer") as session, session.subscribe(durable=own) as consumer:
         ran = gapless("sub", *options, "--url", url)
         assert ran.returncode == EXIT_REFUSED
         assert "in use by the client consumer" in ran.stderr
         assert "--take-over" in ran.stderr
-        gapless("pub", "-p", "quotes", "--url", brokers.url(), lines=events(-30, 30, -31, 31))
-        assert events_.get().attributes["n"] == 30
-        events_.close()
-        assert str(events_.filter) == "n >= 0"
-        with session.subscribe(durable=name):
-            ran = gapless("sub", *options, "--take-over", "--url", url)
-            assert ran.returncode == 0, ran.stderr
-            assert json.loads(ran.stdout)["attributes"]["n"] == 31
+        publish_own(brokers, own, -30, 30)
+        assert consumer.get().attributes["m"] == 30
+        assert str(consumer.filter) == f"k = '{own}' AND m >= 0"
+        ran = gapless("sub", *options, "--take-over", "--url", url)
+        assert ran.returncode == 0, ran.stderr
+        assert json.loads(ran.stdout)["attributes"]["m"] == 30, "it was not acknowledged"
 
 
 def test_sub_of_a_durable_name_that_does_not_exist_asks_for_a_filter(brokers: Overlay) -> None:

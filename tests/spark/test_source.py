@@ -314,6 +314,12 @@ def test_released_ticks_are_an_error_or_skipped_by_option(
         source = GaplessSource(
             {"servers": stream.servers, "start": start_time.isoformat(), "onRelease": "skip"}
         )
+        source = GaplessSource({"servers": stream.servers, "start": "earliest"})
+        source.reader(source.schema()).partitions()
+        assert caplog.messages[-1].startswith(
+            f"quotes: its beginning is released, so the read starts after the tick "
+            f"{released_up_to(stream)} (20"
+        )
         skipped = released_up_to(stream) - tick + 1
         source.reader(source.schema()).partitions()
         assert caplog.messages[-1] == (

@@ -486,7 +486,7 @@ def test_ack_reports_state_whether_the_shb_has_durable_subscriptions() -> None:
 
 
 def test_a_durable_subscription_without_a_requested_filter_keeps_the_one_it_has() -> None:
-    world, ann = stage()
+    world, _ = stage()
     x, y = Requester(world, "n", "x"), Requester(world, "n", "y")
     x.subscribe("k = 1", name="desk", durable=True)
     answer = y.subscribe(None, name="desk", durable=True)

@@ -67,7 +67,7 @@ def _audit(
         ),
     ] = 60.0,
     state: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             metavar="DIRECTORY", help="Keeps what was read; each closed segment is read once."
         ),
@@ -79,7 +79,7 @@ def _audit(
         float, typer.Option(metavar="SECONDS", min=0.1, help="With --follow: how often.")
     ] = 60.0,
     events: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             metavar="DIRECTORY", help="An archive of the events; needed if logs have no attributes."
         ),
@@ -104,12 +104,14 @@ def _audit(
     from gapless.spark.jobs.audit_logs import NoClosedSegmentError
     from gapless.spark.jobs.auditing import audit
     from gapless.spark.jobs.backtesting import events_at
+    from gapless.spark.jobs.locations import local_path
     from gapless.spark.jobs.rights import load_rights
 
     settle(context, as_json=as_json)
     rules = None if rights is None else load_rights(rights)
     if follow and state is None:
         raise UsageError("--follow needs the state of earlier runs: name a directory with --state")
+    kept_in = None if state is None else local_path(state, "the state of an audit")
     screen = Console(stderr=True, quiet=as_json)
     with (
         session(master, "audit") as made,
@@ -120,7 +122,7 @@ def _audit(
         def look() -> AuditReport:
             # an archive is opened again each time: a DataFrame keeps its version
             known = None if events is None else events_at(made, events)
-            return audit(made, directories, tail_s=tail, state=state, events=known, rights=rules)
+            return audit(made, directories, tail_s=tail, state=kept_in, events=known, rights=rules)
 
         while follow:
             try:

@@ -72,5 +72,5 @@ class ConnectionReporter:
         if self._callback is not None:
             try:
                 self._callback(change)
-            except Exception:  # the connection must not suffer from it
+            except Exception:  # noqa: BLE001 - the connection must not suffer from it
                 _LOG.exception("on_connection failed at %s", change)
