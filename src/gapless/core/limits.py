@@ -197,6 +197,17 @@ subscriptions. Those must be at most NAME_MAX long."""
 
 # --- publishers and writers -------------------------------------------------------------------------
 
+PUBLISH_EVENTS_MAX: Final = 10_000
+"""Events in one batch or chunk of a client. A frame may contain a million empty events, each of
+which becomes a publication with the name of its publisher."""
+
+ROW_EVENTS_MAX: Final = 1_000
+"""Events in one row of a log. A batch with more becomes several rows, which are sent one by one."""
+
+ROW_BYTES_MAX: Final = 1_048_576
+"""Bytes of the publications in one row of a log, or in one message to a peer, unless it is a single
+publication."""
+
 LOOKUP_PENDING_BATCHES_MAX: Final = 1_024
 """Batches of one publisher that wait for a look-up. A client has not many more in flight. Beyond
 the limit a batch is refused and may be sent again later."""

@@ -15,15 +15,17 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from gapless.core.limits import ENCODING_CACHE_BYTES_MAX
+from gapless.core.limits import ENCODING_CACHE_BYTES_MAX, ROW_BYTES_MAX, ROW_EVENTS_MAX
 from gapless.messages.streams import KnowledgeRange, Publication
 
 __all__ = [
     "PUBLICATION_BYTES",
     "cached_encoding",
     "content_bytes",
+    "count_within",
     "encode_publications",
     "encoded_bytes",
+    "in_rows",
 ]
 
 PUBLICATION_BYTES: Final = 256
@@ -47,6 +49,36 @@ def encode_publications(publications: tuple[Publication, ...]) -> bytes:
     _contents.note(publications, len(packed) - _head_bytes(len(publications)))
     _encodings.note(publications, packed)
     return packed
+
+
+def in_rows(publications: tuple[Publication, ...]) -> list[tuple[Publication, ...]]:
+    """Divide publications into rows within the limits of a row, as few as halving makes.
+
+    >>> event = Publication(1, "p", 1, {}, bytes(ROW_BYTES_MAX // 2))
+    >>> [len(row) for row in in_rows((event,) * 3)]
+    [1, 1, 1]
+    """
+    rows: list[tuple[Publication, ...]] = []
+    waiting = [publications]
+    while waiting:
+        row = waiting.pop()
+        if len(row) > 1 and (len(row) > ROW_EVENTS_MAX or encoded_bytes(row) > ROW_BYTES_MAX):
+            middle = len(row) // 2
+            waiting += (row[middle:], row[:middle])
+        else:
+            rows.append(row)
+    return rows
+
+
+def count_within(publications: Sequence[Publication], bytes_max: int) -> int:
+    """Return how many of the first publications fit into so many bytes, at least one."""
+    count, left = 0, bytes_max
+    for publication in publications:
+        left -= len(_body((publication,)))
+        if left < 0 and count:
+            break
+        count += 1
+    return count
 
 
 def cached_encoding(publications: Sequence[Publication]) -> bytes | None:

@@ -40,7 +40,7 @@ from gapless.messages.records import (
     StreamEpochRecord,
 )
 from gapless.messages.streams import Events, KnowledgeRange, Member, Publication
-from gapless.packed.encode import encode_publications
+from gapless.packed.encode import encode_publications, in_rows
 from gapless.packed.template import PackedTemplate
 from gapless.pubend.epochs import stream_epoch_at
 from gapless.pubend.event_numbers import CountedEvents, EventNumbers
@@ -272,28 +272,22 @@ class Pubend(StreamEnd):
         publications: tuple[Publication, ...],
         done: Callable[[], None],
     ) -> None:
-        first, last, clock = publications[0], publications[-1], self._context.clock
-        pending = PendingRange(self.last + 1, last.tick, self.stream_epoch, publications, done=done)
-        packed = encode_publications(publications)
-        self.last = last.tick
-        self._count(last.tick, row_bytes(pending.knowledge()))
-        before = self._numbers.add(last.tick, len(publications))
+        clock, pendings, appends = self._context.clock, [], []
+        for part in in_rows(publications):
+            low, high = part[0].tick, part[-1].tick
+            pending = PendingRange(self.last + 1, high, self.stream_epoch, part)
+            packed = encode_publications(part)
+            self.last = high
+            self._count(high, row_bytes(pending.knowledge()))
+            before = self._numbers.add(high, len(part))
+            row = LogRow(self._record.pubend, low, high, self.stream_epoch, 0, clock, before, part)
+            pendings.append(pending)
+            appends.append(AppendRow(row, packed))
+        pendings[-1].call_also(done)
         record = self._publishers.append(
             held, publications, self._used, self._size.total, self._numbers.total
         )
-        row = LogRow(
-            self._record.pubend,
-            first.tick,
-            last.tick,
-            self.stream_epoch,
-            0,
-            clock,
-            before,
-            publications,
-        )
-        self._enqueue(
-            pending, (AppendRow(row, packed), PutRecord(record), *self.known_hosts.changes())
-        )
+        self._enqueue_all(pendings, (*appends, PutRecord(record), *self.known_hosts.changes()))
 
     def refuse_outside(self, events: Events) -> None:
         """Refuse events that do not match the advertisement."""

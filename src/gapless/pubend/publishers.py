@@ -28,6 +28,7 @@ import msgspec
 
 from gapless.content.filter import EVERYTHING, Filter
 from gapless.core.ids import PubendId
+from gapless.core.limits import PUBLISH_EVENTS_MAX
 from gapless.core.ticks import Tick
 from gapless.messages.records import PublisherRecord
 from gapless.messages.streams import Events, Publication
@@ -36,6 +37,7 @@ __all__ = [
     "PublishRefusedError",
     "Publishers",
     "last_logged",
+    "refuse_crowds",
     "refuse_unadvertised",
     "with_ticks",
 ]
@@ -67,6 +69,15 @@ def with_ticks(
         found.append(Publication(tick, publisher, sequence, attributes, payload))
         tick, sequence = tick + 1, sequence + 1
     return tuple(found)
+
+
+def refuse_crowds(events: Events) -> None:
+    """Refuse a batch of too many events, which may be empty: their publications are not."""
+    if len(events) > PUBLISH_EVENTS_MAX:
+        raise PublishRefusedError(
+            f"{len(events):,} events are more than one batch may have (limit PUBLISH_EVENTS_MAX = "
+            f"{PUBLISH_EVENTS_MAX:,}); send smaller batches"
+        )
 
 
 def refuse_unadvertised(advertised: Filter, events: Events) -> None:
