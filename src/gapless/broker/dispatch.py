@@ -92,8 +92,10 @@ class Dispatch:
                 each.sessions.link_drained(peer)
             case ClientFull(client):
                 each.registry.pause_client(client)
+                each.reads.client_full(client)
             case ClientDrained(client):
                 each.registry.resume_client(client)
+                each.reads.client_drained(client)
             case ClientDown(client):
                 each.registry.client_down(client)
                 each.reads.client_down(client)

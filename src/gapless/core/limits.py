@@ -201,6 +201,10 @@ PUBLISH_EVENTS_MAX: Final = 10_000
 """Events in one batch or chunk of a client. A frame may contain a million empty events, each of
 which becomes a publication with the name of its publisher."""
 
+PUBLISHES_PER_STEP_MAX: Final = 64
+"""Batches of one client in one step: a full window of a publisher. Each may be refused with a long
+advertisement as the reason."""
+
 ROW_EVENTS_MAX: Final = 1_000
 """Events in one row of a log. A batch with more becomes several rows, which are sent one by one."""
 
@@ -227,6 +231,13 @@ the limit repeats its request."""
 
 COUNTED_TICKS_MAX: Final = 256
 """Ticks in one request for the number of publications up to them. Each may read one row of the log."""
+
+READS_PER_CLIENT_MAX: Final = 8
+"""Concurrent reads of one client; each reply may have ``read_bytes_max``. Others wait."""
+
+READS_WAITING_PER_CLIENT_MAX: Final = 256
+"""Reads of one client that wait; each may have a filter of FILTER_TEXT_MAX. Beyond the limit a read
+is refused with UNAVAILABLE."""
 
 READ_RANGES_MAX: Final = 1_000
 """Knowledge ranges in one reply to a read. Silence has no bytes, but one range for each stream

@@ -26,7 +26,11 @@ from gapless.core.events import (
     MachineEvent,
 )
 from gapless.core.ids import PubendId
-from gapless.core.limits import KEEPALIVES_MISSED_MAX, SHOWN_CLIENT_NAME_MAX
+from gapless.core.limits import (
+    KEEPALIVES_MISSED_MAX,
+    PUBLISHES_PER_STEP_MAX,
+    SHOWN_CLIENT_NAME_MAX,
+)
 from gapless.core.parameters import Parameters
 from gapless.messages.clients import Delivery, Publish, Published, Refused
 from gapless.messages.staging import StageChunk
@@ -122,6 +126,8 @@ class ClientSession:
         kind = type(request)
         if kind is Publish:
             self._published.append(ClientRequest(self.name, request))
+            if len(self._published) >= PUBLISHES_PER_STEP_MAX:
+                self.taken()
             return
         self.taken()
         self.publishes |= kind is StageChunk
@@ -178,8 +184,9 @@ class ClientSession:
 
     def is_idle(self) -> bool:
         """Check the connection; return whether nothing came for too many checks."""
-        if self.connection.take_received() or self.is_paused:
-            self._idle_checks = 0
+        is_heard = self.connection.take_received()
+        if is_heard or self.is_paused or self.connection.is_congested:
+            self._idle_checks = 0  # a congested connection is not read, and has its own timeout
         else:
             self._idle_checks += 1
         return self._idle_checks >= KEEPALIVES_MISSED_MAX * CHECKS_PER_KEEPALIVE
