@@ -15,6 +15,7 @@ from gapless.cli.inspection import _tree
 from gapless.cli.main import EXIT_REFUSED, EXIT_WRONG_INPUT, main
 from gapless.client.sync import connect_sync
 from gapless.core.limits import SHOWN_CURSORS_LISTED_MAX
+from gapless.core.parameters import Parameters
 from gapless.messages.operating import CellState, RemoveDurable, TopologyReply
 from gapless.testing import SyncOverlay
 from tests.cli.overlays import Overlay, event, events, gapless, overlay, running, until
@@ -397,3 +398,71 @@ def test_a_filter_with_a_name_where_a_string_was_meant_is_warned_of(
     assert capsys.readouterr().err == warning
     assert main(["log", "read", "quotes", "symbol = IBM", *url]) == 0
     assert capsys.readouterr().err == warning
+
+
+# --- the whole overlay ----------------------------------------------------------------------------
+
+
+def test_commands_find_a_durable_subscription_at_another_broker(
+    brokers: Overlay, name: str, capsys: Captured
+) -> None:
+    # MV-15: it is hosted by b3, and the commands ask b1
+    at_b1 = ("--url", brokers.url(0))
+    assert shown(capsys, "durable", "info", name, *at_b1)["name"] == name
+    assert "quotes" in shown(capsys, "durable", "seek", name, "earliest", *at_b1)["position"]
+    shown(capsys, "durable", "set-filter", name, "n >= 2", *at_b1)
+    assert shown(capsys, "durable", "info", name, *at_b1)["filter"] == "n >= 2"
+    ran = gapless("sub", "n >= 2", "--durable", name, "--count", "2", *at_b1)
+    assert [json.loads(line)["attributes"]["n"] for line in ran.stdout.splitlines()] == [2, 3]
+    assert shown(capsys, "durable", "rm", name, *at_b1) == {"removed": name}
+    assert name not in {each["name"] for each in all_of(capsys, brokers)}
+
+
+def all_of(capsys: Captured, brokers: Overlay) -> list[dict[str, Any]]:
+    """Return the durable subscriptions of the whole overlay."""
+    listed = shown(capsys, "durable", "ls", "--all", "--url", brokers.url())
+    assert listed["silent"] == []
+    found: list[dict[str, Any]] = listed["subscriptions"]
+    return found
+
+
+def test_ls_all_lists_the_durable_subscriptions_of_every_broker(
+    brokers: Overlay, name: str, capsys: Captured
+) -> None:
+    options = ("--durable", f"{name}-b1", "--start", "earliest", "--count", "3")
+    assert gapless("sub", *options, "--url", brokers.url()).returncode == 0
+    listed = {each["name"]: each["host"]["broker"] for each in all_of(capsys, brokers)}
+    assert (listed[name], listed[f"{name}-b1"]) == ("b3", "b1")
+    assert main(["durable", "ls", "--all", "--url", brokers.url(1)]) == 0
+    assert name in capsys.readouterr().out
+
+
+def test_two_subscriptions_of_one_name_are_reported_and_one_is_removed(capsys: Captured) -> None:
+    # they were created while their brokers did not answer each other
+    parameters = Parameters(find_timeout_ms=200, session_timeout_ms=1_100)
+    with SyncOverlay("line:2", parameters=parameters) as made:
+        urls = {broker: made.url(broker) for broker in ("b1", "b2")}
+        for broker, other in (("b1", "b2"), ("b2", "b1")):
+            made.kill(other)
+            with (
+                connect_sync(urls[broker]) as session,
+                session.subscribe("", durable="desk", create=True) as subscription,
+            ):
+                assert subscription.is_new
+            made.restart(other)
+        url = urls["b1"]
+        while len(shown(capsys, "durable", "ls", "--all", "--url", url)["subscriptions"]) < 2:
+            pass  # the brokers have just started
+        assert main(["durable", "ls", "--all", "--url", url]) == 0
+        warned = "desk is the name of 2 subscriptions, at b1, b2"
+        assert warned in capsys.readouterr().err
+        overlay = shown(capsys, "doctor", "--url", url)["overlay"]
+        assert overlay["duplicates"] == {"desk": ["b1", "b2"]}
+        assert main(["doctor", "--url", url]) == 0
+        assert "2 subscriptions" in capsys.readouterr().out
+        assert main(["durable", "rm", "desk", "--at", "b3", "--url", url]) == EXIT_REFUSED
+        assert "it is at b1, b2" in capsys.readouterr().err
+        assert main(["durable", "rm", "desk", "--at", "b2", "--url", url]) == 0
+        capsys.readouterr()
+        left = shown(capsys, "durable", "ls", "--all", "--url", url)["subscriptions"]
+        assert [each["host"]["broker"] for each in left] == ["b1"]

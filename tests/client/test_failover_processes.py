@@ -113,7 +113,10 @@ async def test_a_program_that_starts_again_after_a_failover_misses_nothing(tmp_p
     # MV-15: b3 is back and comes first in the list; the subscription is at b1, where b3 sends it
     async with Supervisor(overlay_of("line:3"), tmp_path, port=0) as supervisor:
         servers = urls(supervisor, "b3", "b1")
-        async with gapless.connect(urls(supervisor, "b2")) as near, near.publisher("q") as publisher:
+        async with (
+            gapless.connect(urls(supervisor, "b2")) as near,
+            near.publisher("q") as publisher,
+        ):
             async with (
                 gapless.connect(
                     servers, backoff=QUICK, failover_after_s=FAIL_OVER_AFTER_S
@@ -144,7 +147,10 @@ async def test_a_program_that_starts_while_its_hosting_broker_is_dead_waits_for_
     # MV-15: nothing is created elsewhere, so nothing is missed and nothing comes twice
     async with Supervisor(overlay_of("line:3"), tmp_path, port=0) as supervisor:
         servers = urls(supervisor, "b3", "b1")
-        async with gapless.connect(urls(supervisor, "b2")) as near, near.publisher("q") as publisher:
+        async with (
+            gapless.connect(urls(supervisor, "b2")) as near,
+            near.publisher("q") as publisher,
+        ):
             async with (
                 gapless.connect(servers, backoff=QUICK) as session,
                 session.subscribe(durable="desk") as events,

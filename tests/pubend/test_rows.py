@@ -51,7 +51,9 @@ def test_a_batch_of_empty_events_of_a_long_name_becomes_bounded_rows() -> None:
         assert encoded_bytes(row.row.publications) <= ROW_BYTES_MAX
     published = [each for row in rows for each in row.row.publications]
     assert [each.sequence for each in published] == [*range(1, 3_001)]
-    assert [each.tick for each in published] == [*range(published[0].tick, published[0].tick + 3_000)]
+    assert [each.tick for each in published] == [
+        *range(published[0].tick, published[0].tick + 3_000)
+    ]
 
 
 def test_the_rows_of_a_batch_are_sent_one_per_step_and_acknowledged_together() -> None:

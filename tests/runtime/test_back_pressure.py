@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gapless.core.events import LinkDrained, LinkFull
-from gapless.core.parameters import Parameters
 from gapless.core.ids import PubendId
+from gapless.core.parameters import Parameters
 from gapless.messages.clients import (
     Delivery,
     OpenPubend,

@@ -19,10 +19,11 @@ __all__ = [
     "DEADLINE_S",
     "Listed",
     "call_broker",
+    "durable_subscription",
     "every_pubend",
     "list_subscriptions",
+    "request_at_host",
     "run",
-    "whole_reply",
     "whole_subscription",
 ]
 
@@ -177,19 +178,45 @@ def _hides_reasons(state: SubscriptionState) -> bool:
     return shown < state.streams_pending
 
 
+async def request_at_host(
+    session: Session, name: str, message: Any, *, changes: bool = True
+) -> Any:
+    """Send a request to the broker that hosts a durable subscription; RefusedError if none does."""
+    from gapless.core.errors import RefusedError
+
+    answer = await session.request_at_host(name, message, changes=changes)
+    if answer is None:
+        raise RefusedError(f"there is no subscription {name!r} at any broker of the overlay")
+    return answer
+
+
+async def durable_subscription(session: Session, name: str) -> SubscriptionReply:
+    """Fetch a durable subscription with its streams and past filters, wherever it is hosted."""
+
+    async def request(message: Any) -> Any:
+        return await request_at_host(session, name, message, changes=False)
+
+    return await _paged_subscription(request, name)
+
+
 async def whole_subscription(session: Session, name: str) -> SubscriptionState:
-    """Fetch one subscription with all its streams, page by page."""
-    return (await whole_reply(session, name)).entry
+    """Fetch one subscription of this broker with all its streams, page by page."""
+
+    async def request(message: Any) -> Any:
+        return await session.request(message, changes=False)
+
+    return (await _paged_subscription(request, name)).entry
 
 
-async def whole_reply(session: Session, name: str) -> SubscriptionReply:
-    """Fetch one subscription with all its streams and its past filters, page by page."""
+async def _paged_subscription(
+    request: Callable[[Any], Awaitable[Any]], name: str
+) -> SubscriptionReply:
     from gapless.messages.operating import GetSubscription
 
     after: PubendId | None = None
     cursors: list[CursorState] = []
     while True:
-        answer = await session.request(GetSubscription(0, name, after, lag=True), changes=False)
+        answer = await request(GetSubscription(0, name, after, lag=True))
         entry: SubscriptionState = answer.entry
         cursors += entry.cursors
         if not entry.cursors_omitted or not entry.cursors:

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gapless.cli.broker_calls import DEADLINE_S, Listed, call_broker, whole_subscription
+from gapless.cli.all_durable import AllDurable, all_durable, entry_at, table, warnings
+from gapless.cli.broker_calls import (
+    DEADLINE_S,
+    Listed,
+    call_broker,
+    durable_subscription,
+    request_at_host,
+)
 from gapless.cli.inspection import (
     Limit,
     NamePattern,
@@ -39,7 +46,8 @@ if TYPE_CHECKING:
 __all__ = ["durable"]
 
 durable = typer.Typer(
-    help="Show durable subscriptions of a broker, and change them.", no_args_is_help=True
+    help="Show durable subscriptions, and change them, wherever they are hosted.",
+    no_args_is_help=True,
 )
 
 EXIT_GAP = 1
@@ -65,16 +73,32 @@ def _ls(
     context: typer.Context,
     pattern: NamePattern = "",
     *,
+    everywhere: Annotated[
+        bool, typer.Option("--all", help="Of all brokers of the overlay, not only of this one.")
+    ] = False,
     limit: Limit = 0,
     url: Url = URL_DEFAULT,
     token_file: TokenFile = None,
     deadline: Deadline = DEADLINE_S,
     as_json: AsJson = False,
 ) -> None:
-    """List durable subscriptions."""
+    """List durable subscriptions; names that several subscriptions have are reported."""
     settle(context, as_json=as_json)
+    if everywhere:
+        found = call_broker(url, all_durable, deadline_s=deadline, token_file=token_file)
+        _show_all(found, as_json=as_json)
+        return
     listed = Listed(durable=True, pattern=pattern, limit=limit, whole=as_json)
     show_subscriptions(url, listed, deadline_s=deadline, as_json=as_json, token_file=token_file)
+
+
+def _show_all(found: AllDurable, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"subscriptions": records(found.entries), "silent": found.silent})
+        return
+    console().print(table(found.entries) if found.entries else "no subscriptions")
+    for line in warnings(found):
+        print_note(f"warning: {line}")
 
 
 @durable.command("info")
@@ -92,10 +116,10 @@ def _info(
 
     state = call_broker(
         url,
-        lambda session: whole_subscription(session, name),
+        lambda session: durable_subscription(session, name),
         deadline_s=deadline,
         token_file=token_file,
-    )
+    ).entry
     if as_json:
         print_json(records(state))
     else:
@@ -195,7 +219,7 @@ def _seek(
     async def call(session: Session) -> Any:
         from gapless.messages.operating import SeekDurable
 
-        return await session.request(SeekDurable(0, name, start_point, force))
+        return await request_at_host(session, name, SeekDurable(0, name, start_point, force))
 
     answer = call_broker(url, call, deadline_s=deadline, token_file=token_file)
     if as_json:
@@ -226,7 +250,7 @@ def _set_filter(
         from gapless.messages.operating import SetDurableFilter
 
         check_filter("FILTER", filter_text)
-        return await session.request(SetDurableFilter(0, name, filter_text))
+        return await request_at_host(session, name, SetDurableFilter(0, name, filter_text))
 
     answer = call_broker(url, call, deadline_s=deadline, token_file=token_file)
     if as_json:
@@ -240,6 +264,10 @@ def _rm(
     context: typer.Context,
     name: Name,
     *,
+    at: Annotated[
+        str | None,
+        typer.Option(metavar="BROKER", help="The one at this broker, if several have the name."),
+    ] = None,
     force: Force = False,
     directory: Directory = None,
     url: Url = URL_DEFAULT,
@@ -247,7 +275,7 @@ def _rm(
     deadline: Deadline = DEADLINE_S,
     as_json: AsJson = False,
 ) -> None:
-    """End a durable subscription. The events that it has not received are no longer kept for it."""
+    """End a durable subscription, wherever it is. The events that it has not received are no longer kept for it."""
     settle(context, as_json=as_json)
     if directory is not None:
         from gapless.cli.stopped import remove_durable
@@ -258,7 +286,11 @@ def _rm(
     async def call(session: Session) -> Any:
         from gapless.messages.operating import RemoveDurable
 
-        return await session.request(RemoveDurable(0, name, force))
+        message = RemoveDurable(0, name, force)
+        if at is None:
+            return await request_at_host(session, name, message)
+        host = (await entry_at(session, name, at)).host
+        return await session.request_at_broker(host.broker, host.addresses, message)
 
     call_broker(url, call, deadline_s=deadline, token_file=token_file)
     if as_json:

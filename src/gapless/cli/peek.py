@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from heapq import heapify, heappop, heapreplace
 from typing import TYPE_CHECKING
 
-from gapless.cli.broker_calls import whole_reply
+from gapless.cli.broker_calls import durable_subscription
 from gapless.cli.output import print_note
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Peek:
 
     async def events(self) -> AsyncIterator[Event]:
         """Yield the events that are in the logs now."""
-        reply = await whole_reply(self._session, self._name)
+        reply = await durable_subscription(self._session, self._name)
         if not reply.entry.durable:
             from gapless.core.errors import UsageError
 

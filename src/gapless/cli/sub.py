@@ -62,6 +62,12 @@ def sub(
         bool,
         typer.Option("--take-over", help="Even if a client has it: that client loses it."),
     ] = False,
+    create: Annotated[
+        bool,
+        typer.Option(
+            "--create", help="Create the durable subscription also if a broker does not answer."
+        ),
+    ] = False,
     start: Annotated[str, typer.Option(metavar="POSITION", help=HELP)] = "latest",
     order: Annotated[
         _Order, typer.Option(help="Of each publisher, or one order of all events for everyone.")
@@ -91,7 +97,7 @@ def sub(
 
     async def work(session: Session) -> None:
         options: dict[str, Any] = {"ack": "manual", "on_gap": "raise", "order": order.value}
-        options |= {"take_over": take_over, "start": position}
+        options |= {"take_over": take_over, "create": create, "start": position}
         made = session.subscribe(filter_text, durable=durable, **options)
         async with made as subscription:
             if subscription.is_new:

@@ -426,6 +426,21 @@ class Session:
         left = None if seconds is None else max(0.0, seconds - (loop.time() - since))
         return await link.call(message, left, changes=changes)
 
+    async def request_at_broker(
+        self,
+        broker: str,
+        addresses: tuple[str, ...],
+        message: Any,
+        *,
+        deadline_s: float | Unset | None = _UNSET,
+        changes: bool = True,
+    ) -> Any:
+        """Send a request to one broker, at these addresses or at one of the session's."""
+        self._check_open()
+        link = self._links.to_host(broker, addresses)
+        seconds = chosen(deadline_s, self._options.deadline_s)
+        return await link.call(message, seconds, changes=changes)
+
     def search_for(self, durable: str) -> HostSearch:
         """Return a search for the broker that hosts a durable subscription."""
         return HostSearch(durable, self._links, self._options)
