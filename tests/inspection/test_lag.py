@@ -16,6 +16,7 @@ from gapless.messages.operating import (
     SeekDurable,
     SubscriptionState,
 )
+from gapless.messages.pubend_requests import EventCounts
 from gapless.pubend import serving
 from gapless.wire import CLIENT_NOTICES, HEADER_BYTES
 from tests.broker.harness import BrokerHarness, P, Q, Requester, reason
@@ -26,7 +27,7 @@ class Stage:
     """The line p - a - n: a pubend P at p, a durable subscription to rare events, an operator."""
 
     def __init__(self, host: str = "n", **parameters: int) -> None:
-        self.world = BrokerHarness("p-a-n", delta=1, **parameters)
+        self.world = BrokerHarness("p-a-n", cells=None, **parameters)
         self.host = host
         self.publisher: Publisher = self.world.publisher("p")
         self.subscriber: Subscriber = self.world.subscriber(host, "x", "rare = 1", durable=True)
@@ -226,7 +227,7 @@ def test_ticks_of_a_request_beyond_the_limit_are_not_counted(
     ticks = [stage.publisher.publish(f"e{each}", rare=1) for each in range(4)]
     stage.world.run(s=1)
     monkeypatch.setattr(serving, "COUNTED_TICKS_MAX", 2)
-    replies = []
+    replies: list[EventCounts] = []
     requests = stage.world["n"].components.requests
     requests.count_events(P, tuple(ticks), replies.append)
     stage.world.run(s=1)

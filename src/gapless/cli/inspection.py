@@ -113,9 +113,16 @@ def _broker_table(broker: BrokerReply) -> Table:
         ("streams", _streams(broker)),
         ("pubends", f"{broker.pubends_hosted:,} here, {broker.pubends_known:,} known"),
         ("logs", size(broker.log_bytes)),
+        ("retention", _retention(broker)),
         ("cache", size(broker.cache_bytes)),
     ]
     return facts(rows)
+
+
+def _retention(broker: BrokerReply) -> str:
+    """How long events are kept for replay, and up to which size of a log."""
+    kept = span(broker.retention_s * 1_000_000)
+    return f"{kept} (retention_s), at most {size(broker.log_bytes_max)} in each log (log_bytes_max)"
 
 
 def _streams(broker: BrokerReply) -> str:

@@ -144,6 +144,8 @@ class InspectionCalls:
             **self.reroute_counts()._asdict(),
             version=VERSION,
             protocols=PROTOCOL_VERSIONS,
+            retention_s=self._context.parameters.retention_s,
+            log_bytes_max=self._context.parameters.log_bytes_max,
         )
 
     def reroute_counts(self) -> RerouteCounts:

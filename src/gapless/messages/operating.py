@@ -112,12 +112,17 @@ class BrokerReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """How many partitions it knows, detected by itself or received."""
     streams_cut_off: Count = 0
     """How many pubends its subscriptions need that no reachable broker feeds."""
-
-    # --- the tree -----------------------------------------------------------------------------------
     version: str = ""
     """The version of gapless that it runs."""
     protocols: tuple[Count, ...] = ()
     """The versions of the protocol that it supports."""
+    retention_s: int = 0
+    """How long its logs keep events for replay, in seconds."""
+    log_bytes_max: int = 0
+    """The greatest size of each log."""
+
+
+# --- the tree -----------------------------------------------------------------------------------
 
 
 class GetTopology(msgspec.Struct, frozen=True, array_like=True, tag=True):

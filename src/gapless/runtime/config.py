@@ -55,7 +55,7 @@ from gapless.runtime.parameter_values import ParameterValue, parameter_values
 from gapless.runtime.settings import BrokerSettings
 from gapless.runtime.toml import read_toml
 
-__all__ = ["BrokerConfig", "LogConfig", "load_config"]
+__all__ = ["BrokerConfig", "LogConfig", "listen_address", "load_config"]
 
 
 class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -89,6 +89,12 @@ class BrokerConfig(msgspec.Struct, frozen=True):
 
     settings: BrokerSettings
     log: LogConfig
+
+
+def listen_address(path: Path) -> Address:
+    """Return the address at which the broker of a file is reached."""
+    found = read_toml(path, _BrokerFile)
+    return Address.parse(found.advertise or found.listen)
 
 
 def load_config(path: Path, *, restarts: int = 0) -> BrokerConfig:

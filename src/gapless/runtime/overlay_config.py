@@ -57,6 +57,7 @@ __all__ = [
     "BROKERS_MAX",
     "OverlayConfig",
     "generate",
+    "is_overlay_file",
     "load_overlay",
     "overlay_of",
     "single",
@@ -187,9 +188,13 @@ def _check_addresses(overlay: OverlayConfig) -> None:
 
 def overlay_of(text: str, *, delta: int | None = None) -> OverlayConfig:
     """Return the overlay of a short form or a file name, perhaps with another δ."""
-    is_file = text.endswith(".toml") or "/" in text
-    found = load_overlay(Path(text)) if is_file else generate(text)
+    found = load_overlay(Path(text)) if is_overlay_file(text) else generate(text)
     return found if delta is None else msgspec.structs.replace(found, delta=delta)
+
+
+def is_overlay_file(text: str) -> bool:
+    """Whether a text names a file and is no short form."""
+    return text.endswith(".toml") or "/" in text
 
 
 def generate(text: str) -> OverlayConfig:

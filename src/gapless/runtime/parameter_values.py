@@ -89,14 +89,14 @@ def _check_name(name: str) -> None:
 def _checked(name: str, value: ParameterValue) -> bool | int:
     _check_name(name)
     found = _number(name, value) if isinstance(value, str) and _KINDS[name] is int else value
-    problem = None if isinstance(found, str) else allowed(name, found)
-    if isinstance(found, str) or problem is not None:
-        units = _units(name)
-        written = f", or with a unit: {units}" if units and _KINDS[name] is int else ""
-        expected = problem or allowed(name, "")
-        shown = msgspec.json.encode(value).decode()
-        raise UsageError(f"parameters.{name} is {shortened(shown)}: it must be {expected}{written}")
-    return found
+    expected = allowed(name, found)
+    if expected is None:
+        assert isinstance(found, int), "only whole numbers and booleans are allowed"
+        return found
+    units = _units(name) if _KINDS[name] is int else ""
+    written = f", or with a unit: {units}" if units else ""
+    shown = shortened(msgspec.json.encode(value).decode())
+    raise UsageError(f"parameters.{name} is {shown}: it must be {expected}{written}")
 
 
 def _number(name: str, text: str) -> int | str:
