@@ -101,7 +101,7 @@ class SubscriberCalls:
         elif call.hosting is not None:
             self._search.confirm(call.subscription)
             self._subscribe_here(client, call)
-        elif self._filter(client, call.request, call.filter) is not None:
+        elif call.filter is None or self._filter(client, call.request, call.filter) is not None:
             self._search.resolve(
                 client,
                 call.request,
