@@ -12,6 +12,7 @@ import functools
 import inspect
 import logging
 import os
+import traceback
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Final, ParamSpec, TypeVar, cast
@@ -55,7 +56,8 @@ def sentence_first(method: Callable[P, T]) -> Callable[P, T]:
 
 def _hide_traceback(error: GaplessError) -> None:
     """Hide the traceback as long as the error exists."""
-    _LOG.debug("an error of gapless ends a call of Spark", exc_info=error)
+    if _LOG.isEnabledFor(logging.DEBUG):  # as a text: a kept record would keep the error
+        _LOG.debug("an error of gapless ends a call of Spark\n%s", traceback.format_exc())
     if HIDE_TRACEBACK not in os.environ:
         os.environ[HIDE_TRACEBACK] = "1"
         weakref.finalize(error, os.environ.pop, HIDE_TRACEBACK, None)
