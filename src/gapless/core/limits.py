@@ -149,6 +149,10 @@ former pubends count as existing."""
 
 # --- streams ----------------------------------------------------------------------------------------
 
+STREAM_EPOCH_BURST: Final = 16
+"""Stream epochs of a pubend that may open in a row after a pause; then one in
+``stream_epoch_interval_ms``. They stay on disk for the retention, so their mean rate is limited."""
+
 NACK_REPLY_FRAMES_MAX: Final = 4
 """Full frames in one reply to a nack, about. A longer reply could occupy a link beyond the session
 timeout. The receiver requests the rest again."""

@@ -78,6 +78,7 @@ class Cursor:
         self.limits = DeliveryLimits(subscription)
         self.settled = SettledTick(self)
         self._mark_dirty = resources.step_end.mark
+        self._note_waiting = resources.step_end.note_waiting
         self.verification = StartVerification(self)
         self.merge_exclusion = MergeExclusion(self)
         self.log_holds = LogHolds(self)
@@ -194,13 +195,15 @@ class Cursor:
         guaranteed = self.verification.has_guarantee
         phase = CursorPhase.GUARANTEED if guaranteed else CursorPhase.PENDING
         self.enter(phase, CursorInput.WAITED)
+        self._note_waiting(self)
 
     def wait_at(self, position: Tick) -> None:
         """Keep the log above a tick while the PHB is queried for the start."""
         self.position = position
 
     def start_if_served(self, low: Tick, time: VirtualTime) -> None:
-        """Start at tick ``low`` if ``time``, which its epoch serves, is enough (R44)."""
+        """Start at tick ``low`` if ``time``, up to which this SHB is served there, is enough (R44).
+        """
         subscription, required_from = self.subscription, self.required_from
         if required_from is None or required_from > time:
             return

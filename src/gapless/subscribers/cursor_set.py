@@ -97,10 +97,8 @@ class CursorSet:
                 cursor.start_in_past(max(start.clock - 1, subscription.merged))
             case StartKind.LATEST:
                 cursor.wait_for_start()
-        if subscription.order is Order.TOTAL:
-            for each in self.by_pubend.values():
-                each.subend.register(each)
-                each.subend.review_eager()
+        if len(self.by_pubend) == 2:
+            self._review_merge()  # the first stream waits for the second from now on
         self._subends.review_abandoned(pubend)
         self._subends.review_exclusion(cursor)
         subscription.mark_dirty()
@@ -111,13 +109,24 @@ class CursorSet:
         self.by_pubend[pubend] = made
         return made
 
+    def _review_merge(self) -> None:
+        """In total order, note again which streams the merge waits for (R51).
+
+        A merge waits for silence while there is a client, and more than one stream.
+        """
+        if self._subscription.order is Order.TOTAL:
+            for cursor in self.by_pubend.values():
+                cursor.subend.register(cursor)
+
     def drop(self, cursor: Cursor) -> None:
-        """The subscription does not need a pubend any more."""
+        """The subscription does not need the pubend any more."""
         cursor.drop()
         if self.by_pubend.get(cursor.pubend) is cursor:
             del self.by_pubend[cursor.pubend]
             self._subscription.guarantees.clear(cursor.pubend)
         cursor.log_holds.release()
+        if len(self.by_pubend) == 1:
+            self._review_merge()  # a single stream waits for no other
 
     def restore(self, record: SubscriptionRecord, segments: StoredSegments) -> None:
         """Restore the cursors that have started."""
@@ -131,7 +140,7 @@ class CursorSet:
         """The client has disconnected."""
         for cursor in self.by_pubend.values():
             cursor.disconnect()
-            cursor.subend.review_eager()
+        self._review_merge()
 
     def resume(self, start: StartPoint, seek_count: int, *, exactly: bool) -> None:
         """Continue at the client's position; ``exactly`` there, also below the acknowledged tick.
@@ -159,7 +168,6 @@ class CursorSet:
                 cursor.start_in_past(own)
             else:
                 cursor.stay_pending()
-            cursor.subend.review_eager()
             self._subends.review_exclusion(
                 cursor, positioned=own is not None, excluded=pubend in start.excluded
             )

@@ -200,7 +200,6 @@ class HostedSubscription:
         self._stop_interest_grace()
         for cursor in [*self.cursors.values()]:
             self.cursor_set.drop(cursor)
-            cursor.subend.review_eager()
         for segment in self.segments:
             self._filters.disown(segment)
 
