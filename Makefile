@@ -109,8 +109,8 @@ bench-matching: $(READY) ## Measure the matching index against its rivals
 	@$(PYTHON_BIN) -m benchmarks.matching
 
 .PHONY: bench-streams
-bench-streams: $(READY) ## Measure brokers against a bare relay: throughput, latency, memory
-	@$(PYTHON_BIN) -m benchmarks.streams
+bench-streams: $(READY) ## Measure brokers: throughput, latency, memory, subscribing [BESIDE=commit]
+	@$(PYTHON_BIN) -m benchmarks.streams $(if $(BESIDE),--beside $(BESIDE))
 
 .PHONY: bench-spark
 bench-spark: $(READY) ## Measure the Spark source against batches made beforehand

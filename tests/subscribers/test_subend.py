@@ -262,16 +262,6 @@ def test_a_released_range_below_the_horizon_is_no_gap() -> None:
     assert x.gaps == []
 
 
-def test_a_pending_cursor_gets_no_gap_before_its_start() -> None:
-    world, _, _, subend = live()
-    y = world.subscriber("n", "y", "kind = 5")
-    assert world.cursor("n", "y").phase is CursorPhase.PENDING
-    subend.released(Released(P, subend.horizon + 5))
-    world.run(s=1)
-    assert y.gaps == []
-    assert y.starts.keys() == {P}
-
-
 # --- curiosity (R45) ------------------------------------------------------------------------------
 
 

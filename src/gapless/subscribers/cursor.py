@@ -202,8 +202,7 @@ class Cursor:
         self.position = position
 
     def start_if_served(self, low: Tick, time: VirtualTime) -> None:
-        """Start at tick ``low`` if ``time``, up to which this SHB is served there, is enough (R44).
-        """
+        """Start at a tick if the virtual time that its stream epoch serves is enough (R44)."""
         subscription, required_from = self.subscription, self.required_from
         if required_from is None or required_from > time:
             return

@@ -1,5 +1,4 @@
-"""The end of a step: the cursors that began to wait, the subscriptions to review, the paused clients.
-"""
+"""The end of a step: waiting cursors, the subscriptions to review, and the paused clients."""
 
 from __future__ import annotations
 
