@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from gapless.core.ids import ShbId, VirtualTime
-from gapless.core.limits import STREAM_EPOCH_BURST
+from gapless.core.limits import CHANGE_BURST
 from gapless.core.parameters import DEFAULTS, Parameters, microseconds
 from gapless.messages.records import MemberRecord, PutRecord, StreamEpochRecord
 from tests.pubend.small_disk import STOCKS, Bench
@@ -135,9 +135,9 @@ def test_the_first_stream_epochs_after_a_pause_open_at_once() -> None:
     # R31: a few subscriptions in a row do not wait for each other
     bench = Bench()
     bench.report("s")
-    assert claims(bench, 1, STREAM_EPOCH_BURST) == STREAM_EPOCH_BURST
-    bench.run(ms=STREAM_EPOCH_BURST * DEFAULTS.stream_epoch_interval_ms)
-    assert claims(bench, 101, STREAM_EPOCH_BURST) == STREAM_EPOCH_BURST
+    assert claims(bench, 1, CHANGE_BURST) == CHANGE_BURST
+    bench.run(ms=CHANGE_BURST * DEFAULTS.stream_epoch_interval_ms)
+    assert claims(bench, 101, CHANGE_BURST) == CHANGE_BURST
 
 
 def test_stream_epochs_are_not_opened_too_often() -> None:
@@ -146,7 +146,7 @@ def test_stream_epochs_are_not_opened_too_often() -> None:
     bench.report("s")
     interval = DEFAULTS.stream_epoch_interval_ms
     opened = claims(bench, 1, 100)
-    assert STREAM_EPOCH_BURST <= opened <= STREAM_EPOCH_BURST + 100 // interval + 1
+    assert CHANGE_BURST <= opened <= CHANGE_BURST + 100 // interval + 1
     assert 4 <= claims(bench, 101, 5 * interval) <= 6, "without a pause one in an interval"
     bench.run(ms=2 * interval)
     assert dict(bench.opened[-1].entries)[HOST].time == VirtualTime(1, 100 + 5 * interval)

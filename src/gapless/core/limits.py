@@ -89,6 +89,11 @@ CONJUNCTION_TEXTS_MAX: Final = 65_536
 
 # --- tables -----------------------------------------------------------------------------------------
 
+CHANGE_BURST: Final = 16
+"""Changes of a table, or stream epochs of a pubend, that follow each other at once after a pause;
+then one in an interval. A program with a few subscriptions does not wait, and thousands of changes
+are still sent together."""
+
 TABLE_PARTS_MAX: Final = 4_096
 """Parts of one table in transfer. A part is a frame, so a larger table would not fit in memory."""
 
@@ -148,10 +153,6 @@ names are sent at the start of every session, for ever. A broker with more names
 former pubends count as existing."""
 
 # --- streams ----------------------------------------------------------------------------------------
-
-STREAM_EPOCH_BURST: Final = 16
-"""Stream epochs of a pubend that may open in a row after a pause; then one in
-``stream_epoch_interval_ms``. They stay on disk for the retention, so their mean rate is limited."""
 
 NACK_REPLY_FRAMES_MAX: Final = 4
 """Full frames in one reply to a nack, about. A longer reply could occupy a link beyond the session

@@ -1,8 +1,7 @@
-"""Batches of changes: the first after a pause is sent at once, later ones at intervals (R15, R18).
+"""Batches of changes: the first after a pause are sent at once, later ones at intervals (R15, R18).
 
-A change waits until an interval has passed since the last batch. So a lone change does not wait, and
-a thousand changes in a row make few messages. A change made by the handling of one message waits
-for the rest of that step in any case.
+A change waits until the rate of batches allows the next. So a lone change does not wait, and a
+thousand changes make few messages. A change always waits for the rest of its step.
 """
 
 from __future__ import annotations
@@ -11,28 +10,28 @@ from collections.abc import Callable
 
 from gapless.core.context import Context
 from gapless.core.parameters import microseconds
+from gapless.core.rate_limit import RateLimit
 
 __all__ = ["ChangeBatch"]
 
 
 class ChangeBatch:
-    """Decides when changes that were noted are sent together."""
+    """Decides when the changes of a table are sent together."""
 
     def __init__(self, context: Context, interval_ms: int, send: Callable[[], None]) -> None:
         self._context = context
-        self._interval_us = microseconds(ms=interval_ms)
+        self._rate = RateLimit(microseconds(ms=interval_ms))
         self._send = send
-        self._next_at = 0
-        """When an interval has passed since the last batch."""
         self._is_due = False
+        """Whether a timer for the next batch runs."""
 
     def plan(self) -> None:
-        """Send the changes when the interval has passed, or after this step if it has."""
+        """Send the changes when the rate allows it, at the earliest after this step."""
         if not self._is_due:
             self._is_due = True
-            self._context.call_later(max(1, self._next_at - self._context.now), self._due)
+            self._context.call_later(max(1, self._rate.wait(self._context.now)), self._due)
 
     def _due(self) -> None:
         self._is_due = False
-        self._next_at = self._context.now + self._interval_us
+        self._rate.note(self._context.now)
         self._send()

@@ -2,7 +2,7 @@
 
 A stream epoch is a numbered vector V^m. When members or claims change, the next epoch opens at the
 next tick, even if nothing is published. On average one may open in ``stream_epoch_interval_ms``,
-because epochs stay on disk for the retention. After a pause STREAM_EPOCH_BURST may open in a row, so
+because epochs stay on disk for the retention. After a pause CHANGE_BURST may open in a row, so
 that a few subscriptions, one after the other, do not wait.
 
 An advertisement only widens (A22). Tables are pruned by it, so events that only the wider one
@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from gapless.core.context import Context
 from gapless.core.ids import ShbId, VectorEntry
-from gapless.core.limits import STREAM_EPOCH_BURST
 from gapless.core.parameters import microseconds
+from gapless.core.rate_limit import RateLimit
 from gapless.messages.records import PutRecord
 from gapless.pubend.known_hosts import KnownHosts
 from gapless.pubend.members import Members
@@ -41,9 +41,7 @@ class MemberEpochs:
         self._members = members
         self._known_hosts = known_hosts
         self._claims = claims
-        self._interval_us = microseconds(ms=context.parameters.stream_epoch_interval_ms)
-        self._rested_at = 0
-        """When the epochs that have opened are an interval apart on average."""
+        self._rate = RateLimit(microseconds(ms=context.parameters.stream_epoch_interval_ms))
         self._is_due = False
         """Whether a timer for the next update runs."""
 
@@ -66,8 +64,8 @@ class MemberEpochs:
         """Open a new epoch if members or claims have changed; the rate is limited (R31)."""
         if self._is_due:
             return
-        wait = self._rested_at - (STREAM_EPOCH_BURST - 1) * self._interval_us - self._context.now
-        if wait > 0:
+        wait = self._rate.wait(self._context.now)
+        if wait:
             self._is_due = True
             self._context.call_later(wait, self._due)
             return
@@ -84,7 +82,7 @@ class MemberEpochs:
 
     def _open(self, vector: dict[ShbId, VectorEntry]) -> None:
         end = self._end
-        self._rested_at = max(self._rested_at, self._context.now) + self._interval_us
+        self._rate.note(self._context.now)
         rows = self._members.rows_for(
             vector, end.last + 1, end.latest.released, self._known_hosts.since
         )
