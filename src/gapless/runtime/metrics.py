@@ -163,6 +163,8 @@ class Metrics(Collector):
         )
         step_max_s = driver.step_max_ns / 1e9
         yield _gauge("step_max_seconds", "The longest step.", step_max_s)
+        recent_s = driver.recent_step_max_ns / 1e9
+        yield _gauge("step_max_recent_seconds", "The longest step of 1 to 2 minutes.", recent_s)
         family = CounterMetricFamily(
             "gapless_coverage_marks", "Rare branches that were taken.", labels=["mark"]
         )

@@ -48,12 +48,18 @@ ACCEPTING_TURNS = 3
 """Turns of the loop between accepting a connection and the call of its ``connection_made``."""
 
 
+STEP_WINDOW_S = 60
+"""How often another window starts for the metric of the longest step."""
+
 CORRUPTION_LOG_INTERVAL_S = 0.5
 """How often newly found corruptions are written to the log file."""
 
 
 class Node:
     """One incarnation of a broker. It is started once and stopped once."""
+
+    driver_class: type[Driver] = Driver
+    """Replaced where steps are measured."""
 
     def __init__(
         self,
@@ -197,6 +203,7 @@ class Node:
         self._repeat(self._log_corruptions, CORRUPTION_LOG_INTERVAL_S)
         self.disk_watch.review()
         self._repeat(self.disk_watch.review, SPACE_CHECK_INTERVAL_S)
+        self._repeat(self.driver.start_step_window, STEP_WINDOW_S)
         if self.failure is not None:  # since it was ready
             raise self.failure
 
@@ -228,7 +235,7 @@ class Node:
             corrupt_subscriptions=opened.subscriptions,
             addresses=self.addresses,
         )
-        self.driver = Driver(self.broker, self, self._loop, self._fail)
+        self.driver = self.driver_class(self.broker, self, self._loop, self._fail)
         handle, handle_all = self.driver.handle, self.driver.handle_all
         self.clients = ClientSessions(handle, handle_all, parameters, self._log, self._audit)
         self.links = BrokerLinks(

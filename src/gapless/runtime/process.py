@@ -40,6 +40,7 @@ __all__ = [
     "run_broker",
     "run_loop",
     "serve",
+    "settle_down",
 ]
 
 EXIT_STOPPED: Final = 0
@@ -127,7 +128,7 @@ async def serve(config: BrokerConfig, *, supervised: bool = False) -> int:
             return EXIT_STOPPED
         if supervised:
             _report_ready(node)
-        _settle_down()
+        settle_down()
         reason = await stop
         await node.stop(reason)
     except Exception as error:  # noqa: BLE001 - every error has its exit code
@@ -219,7 +220,7 @@ def _is_pipe(descriptor: int) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
 
 
-def _settle_down() -> None:
+def settle_down() -> None:
     """Exclude the objects of the start from garbage collection, and set its thresholds."""
     sys.setswitchinterval(SWITCH_S)
     gc.collect()

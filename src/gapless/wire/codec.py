@@ -197,6 +197,11 @@ class Codec(Generic[T]):
         self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(kind)
         self._encoder = msgspec.msgpack.Encoder()
 
+    @property
+    def types(self) -> tuple[Any, ...]:
+        """The types of the messages, as they are decoded."""
+        return get_args(self._decoder.type)
+
     def encode(self, message: Any) -> bytearray:
         """Return a message as a frame."""
         frame = bytearray(HEADER_BYTES)
