@@ -50,7 +50,7 @@ from gapless.routing.routed import RoutedPubend
 from gapless.routing.sending import MatchMasks, StreamSender
 from gapless.stream.cache import shrink
 from gapless.stream.istream import MemoryAccount
-from gapless.stream.ranges import cut
+from gapless.stream.ranges import KnowledgeConflictError, cut
 
 __all__ = ["Router"]
 
@@ -339,7 +339,10 @@ class Router:
     def receive(
         self, pubend: PubendId, number: int, knowledge: KnowledgeRange, first: bool
     ) -> None:
-        """Process a received knowledge range, with publications or without."""
+        """Process a received knowledge range, with publications or without.
+
+        A range that contradicts what is known counts as lost, as an invalid one does.
+        """
         routed = self._routed.get(pubend)
         if routed is None or routed.log is not None:
             return  # no receiver needs it any more, or the log is here
@@ -353,7 +356,10 @@ class Router:
             self._upstream.request_stream_epoch(
                 routed, StreamEpochRequest(pubend, knowledge.stream_epoch)
             )
-        self.take(routed, knowledge, first=first, opens=False)
+        try:
+            self.take(routed, knowledge, first=first, opens=False)
+        except KnowledgeConflictError:  # raised before anything has changed
+            self._context.mark("contradictory knowledge range")
 
     def take(
         self, routed: RoutedPubend, knowledge: KnowledgeRange, *, first: bool, opens: bool

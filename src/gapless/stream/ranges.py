@@ -15,7 +15,8 @@ until it is forgotten, which gives Q. The mapping to GD:
   may mean "acknowledged". Here F only means silence, or filtered for a cell and stream epoch, so D
   wins.
 - E (error) is :class:`KnowledgeConflictError`: two different publications at one tick, or one tick
-  in two stream epochs or control versions. It stops the broker.
+  in two stream epochs or control versions. A range of a peer that leads to it is dropped; of this
+  broker, it stops the broker.
 
 A knowledge range states for all its ticks: these are D, all others F. All operations return ranges
 that state the same or less. None changes its argument.

@@ -42,7 +42,7 @@ from gapless.messages.streams import (
 from gapless.stream.epochs import EMPTY_VECTOR, StreamEpochs
 from gapless.stream.horizon import DoubtHorizon
 from gapless.stream.istream import IStream, MemoryAccount
-from gapless.stream.ranges import cut
+from gapless.stream.ranges import KnowledgeConflictError, cut
 from gapless.subscribers.cursor import Cursor
 from gapless.subscribers.groups import CursorGroups
 from gapless.subscribers.protocols import PubendRequester
@@ -266,7 +266,10 @@ class Subend:
     # --- knowledge -----------------------------------------------------------------------------
 
     def receive(self, knowledge: KnowledgeRange) -> None:
-        """Store a range and hand over the ranges that follow the horizon."""
+        """Store a range and hand over the ranges that follow the horizon.
+
+        A range that contradicts what is known counts as lost.
+        """
         state, horizon = self._state, self._horizon
         if not isinstance(state, Open):
             return
@@ -279,9 +282,13 @@ class Subend:
         curiosity = self._nacks.curiosity
         curiosity.answered(knowledge.low, knowledge.high, self._context.now)
         if not self._take_next(knowledge, horizon):
-            self._stream.accumulate(knowledge)
-            self.advance()
-            self._bound()
+            try:
+                self._stream.accumulate(knowledge)
+            except KnowledgeConflictError:
+                self._context.mark("contradictory knowledge range")
+            else:
+                self.advance()
+                self._bound()
         if horizon.tick != self._stream.top or len(curiosity):
             self._look_for_gaps()
             self._nacks.plan()
