@@ -15,20 +15,23 @@ __all__ = ["fuzz"]
 def fuzz(
     context: typer.Context,
     *,
-    frames: Annotated[int, typer.Option(min=100, help="How many hostile frames are sent.")] = 20_000,
+    frames: Annotated[
+        int, typer.Option(min=100, help="How many hostile frames are sent.")
+    ] = 20_000,
     seed: Annotated[int, typer.Option(help="The seed of the frames.")] = 1,
     rate: Annotated[
         float, typer.Option(min=0, help="Hostile frames per second at most; 0 is no limit.")
     ] = 2_000.0,
     times: Annotated[
-        bool, typer.Option("--times/--no-times", help="Whether slow steps and latencies are faults.")
+        bool,
+        typer.Option("--times/--no-times", help="Whether slow steps and latencies are faults."),
     ] = True,
     replay: Annotated[
         Path | None, typer.Option(help="Repeat the attacks of a file that a run has saved.")
     ] = None,
-    saved: Annotated[
-        Path, typer.Option(help="The directory for attacks behind a fault.")
-    ] = Path("fuzz-results"),
+    saved: Annotated[Path, typer.Option(help="The directory for attacks behind a fault.")] = Path(
+        "fuzz-results"
+    ),
     as_json: AsJson = False,
 ) -> None:
     """Attack three brokers as clients and as a neighbour broker, beside a healthy pair.

@@ -30,8 +30,8 @@ from gapless.wire import (
     encode_handshake,
 )
 from gapless_lab.fuzz.attacks import Attack, AttackerRole, AttackerState, Ending, FuzzFrame
-from gapless_lab.fuzz.taming import as_packet
 from gapless_lab.fuzz.tally import FuzzTally
+from gapless_lab.fuzz.taming import as_packet
 from gapless_lab.fuzz.vocabulary import BROKERS, HOSTILE, OVERLAY, PAIR_PUBEND, PUBENDS, Vocabulary
 
 __all__ = ["HostileClient", "HostilePeer", "PeerNumbers", "perform_attack"]
@@ -47,6 +47,7 @@ DEAF_S: Final = 0.05
 
 LAST_REQUEST: Final = 999_999_999
 """The number of the request whose answer shows that all frames before it were read."""
+
 
 class _GoneError(GaplessError):
     """The broker has ended the connection."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import sys
 import time
 from collections import Counter
@@ -98,7 +99,9 @@ def audit_deliveries(
         lost += len(expected - counts.keys())
         spurious += sum(count for number, count in counts.items() if number not in expected)
         repeated += sum(counts[number] - 1 for number in expected & counts.keys())
-        reordered += sum(later < before for before, later in zip(numbers, numbers[1:], strict=False))
+        reordered += sum(
+            later < before for before, later in itertools.pairwise(numbers)
+        )
     return PairAudit(
         published=len(published),
         delivered=sum(map(len, received.values())),

@@ -65,9 +65,7 @@ _KINDS: Final = {
 _BOLDNESS: Final = (0.01, 0.03, 0.1, 0.3)
 """Shares of extreme values in an extreme message."""
 
-_HANDSHAKES: Final = {
-    kind.__name__: kind for kind in (Connect, Connected, Disconnect, KeepAlive)
-}
+_HANDSHAKES: Final = {kind.__name__: kind for kind in (Connect, Connected, Disconnect, KeepAlive)}
 
 
 class AttackPlanner:
@@ -153,9 +151,7 @@ class AttackPlanner:
             body = mutate_bytes(random, body, other)
         return FuzzFrame(kind=kind, type=tag, body=body, is_message=is_peer)
 
-    def _types_of(
-        self, role: AttackerRole, state: AttackerState
-    ) -> Iterator[tuple[str, Any]]:
+    def _types_of(self, role: AttackerRole, state: AttackerState) -> Iterator[tuple[str, Any]]:
         """Return the types of a state, each as often as the others."""
         key = role, state
         if key not in self._types:

@@ -180,7 +180,9 @@ class ProbedDriver(Driver):
         loop: AbstractEventLoop,
         failed: Callable[[BaseException], None],
     ) -> None:
-        super().__init__(_ProbedMachine(machine, self.probe), _Ending(handler, self.probe), loop, failed)
+        super().__init__(
+            _ProbedMachine(machine, self.probe), _Ending(handler, self.probe), loop, failed
+        )
 
 
 class _Ending:

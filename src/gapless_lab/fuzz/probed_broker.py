@@ -19,7 +19,13 @@ import msgspec
 from gapless.runtime.config import BrokerConfig, load_config
 from gapless.runtime.logs import set_up_logs
 from gapless.runtime.node import Node
-from gapless.runtime.process import EXIT_BROKEN, EXIT_STOPPED, keep_freed_memory, run_loop, settle_down
+from gapless.runtime.process import (
+    EXIT_BROKEN,
+    EXIT_STOPPED,
+    keep_freed_memory,
+    run_loop,
+    settle_down,
+)
 from gapless_lab.fuzz.probe import BrokerMeasurement, ProbedDriver, StepProbe, measure_memory
 
 __all__ = ["main"]

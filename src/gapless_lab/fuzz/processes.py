@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
@@ -55,8 +56,11 @@ PARAMETERS: Final[dict[str, int]] = {
     "ended_membership_ttl_s": 3,
     "log_hold_ttl_s": 2,
     "tombstone_ttl_s": 2,
-    "inactive_after_s": 7,
-    "stale_table_ttl_s": 8,
+    "attach_refresh_ms": 700,
+    "attach_expiry_ms": 2_500,
+    "inactive_after_s": 3,
+    "member_expiry_s": 4,
+    "stale_table_ttl_s": 4,
     "redial_max_ms": 500,
 }
 """Short memories: what a broker keeps for a time is not memory left behind, and the run must see
@@ -119,7 +123,9 @@ class MeasuredProcess:
             raise EndedError(self.name, text) from None
         if not line:
             code = await self._process.wait()
-            raise EndedError(self.name, f"{self.name} has ended with exit code {code}: {self.log()}")
+            raise EndedError(
+                self.name, f"{self.name} has ended with exit code {code}: {self.log()}"
+            )
         return line
 
     def log(self) -> str:
@@ -189,7 +195,7 @@ class AttackedOverlay:
         cells = [*BROKERS.values()]
         topology = Topology.of(
             {cell: [name] for name, cell in BROKERS.items()},
-            [*zip(cells, cells[1:], strict=False)],
+            [*itertools.pairwise(cells)],
         )
         overlay = OverlayConfig(name=OVERLAY, topology=topology, addresses=addresses)
         directory.mkdir(parents=True, exist_ok=True)
@@ -199,7 +205,7 @@ class AttackedOverlay:
         }
         self.pair = PairProcess("pair", directory / "pair.log")
 
-    async def __aenter__(self) -> AttackedOverlay:
+    async def __aenter__(self) -> Self:
         try:
             async with asyncio.TaskGroup() as starting:
                 for broker in self.brokers.values():

@@ -66,9 +66,7 @@ class _Recorder(WorldObserver):
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
 
-    def stepped(
-        self, world: World, process: Any, event: MachineEvent, effects: list[Any]
-    ) -> None:
+    def stepped(self, world: World, process: Any, event: MachineEvent, effects: list[Any]) -> None:
         del world, process, effects
         recording = self._recording
         if isinstance(event, ClientRequest):

@@ -55,7 +55,7 @@ MEASURE_S: Final = 1.0
 WARM_UP: Final = 0.3
 """The share of the frames after which memory is measured first: names and caches are filled then."""
 
-REST_S: Final = 4.0
+REST_S: Final = 6.0
 """How long nothing is sent before memory is measured, so that what is kept for a time is gone."""
 
 GROWTH_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -74,7 +74,11 @@ class _FuzzRun:
     """One run."""
 
     def __init__(
-        self, options: FuzzOptions, overlay: AttackedOverlay, saved: Path, say: Callable[[str], None]
+        self,
+        options: FuzzOptions,
+        overlay: AttackedOverlay,
+        saved: Path,
+        say: Callable[[str], None],
     ) -> None:
         self._options = options
         self._overlay = overlay
@@ -356,4 +360,6 @@ class _Progress:
     def __call__(self, text: str) -> None:
         """Print a line."""
         if not self._quiet:
-            self._console.print(f"{time.monotonic() - self._started_s:6.0f} s  {text}", markup=False)
+            self._console.print(
+                f"{time.monotonic() - self._started_s:6.0f} s  {text}", markup=False
+            )

@@ -33,6 +33,9 @@ _replace: Final = msgspec.structs.replace
 SESSIONS_MAX: Final = 2**62
 """The greatest number of a session that is sent. Later sessions have greater ones."""
 
+EXPIRY_S: Final = 2
+"""How long a durable subscription is kept without its client: it holds logs."""
+
 NUMBERS: Final = 4
 """Batches, partitions and chunks of a writer, and incarnations of a pubend."""
 
@@ -49,8 +52,10 @@ def _broker(broker: str) -> str:
 
 
 def _subscribe(found: Subscribe) -> Subscribe:
-    name = tame_name(found.subscription)
-    return _replace(found, subscription=name) if found.durable else found
+    if not found.durable:
+        return found
+    name, expiry_s = tame_name(found.subscription), min(found.expiry_s, EXPIRY_S)
+    return _replace(found, subscription=name, expiry_s=expiry_s)
 
 
 def _staged(found: Any) -> Any:
@@ -86,9 +91,7 @@ _TAMERS: Final[dict[type, Callable[[Any], Any]]] = {
     Retire: lambda found: _replace(found, broker=_broker(found.broker)),
     Announce: lambda found: _replace(found, pubend=_pubend(found.pubend)),
     Hello: _hello,
-    Superseded: lambda found: _replace(
-        found, incarnation_key=tame_name(found.incarnation_key)
-    ),
+    Superseded: lambda found: _replace(found, incarnation_key=tame_name(found.incarnation_key)),
 }
 """How messages that create something are tamed."""
 

@@ -62,7 +62,20 @@ EXTREME_INTS: Final = (
 EXTREME_FLOATS: Final = (0.0, -0.0, 1e308, -1e308, 5e-324, float("nan"), float("inf"), 1e19)
 
 EXTREME_TEXTS: Final = (
-    *("", " ", "\0", "\x1b[2J", "\u202ename", "é" * 40, "𝄞", "a\nb", "../..", "a@b@c", "#1", "TRUE"),
+    *(
+        "",
+        " ",
+        "\0",
+        "\x1b[2J",
+        "\u202ename",
+        "é" * 40,
+        "𝄞",
+        "a\nb",
+        "../..",
+        "a@b@c",
+        "#1",
+        "TRUE",
+    ),
     *("n" * NAME_MAX, "n" * (NAME_MAX + 1), "n" * 5_000, "b1@c1", "a0", "%", "'"),
 )
 """Names that are unusual, too long, or look like something else."""
