@@ -99,9 +99,7 @@ def audit_deliveries(
         lost += len(expected - counts.keys())
         spurious += sum(count for number, count in counts.items() if number not in expected)
         repeated += sum(counts[number] - 1 for number in expected & counts.keys())
-        reordered += sum(
-            later < before for before, later in itertools.pairwise(numbers)
-        )
+        reordered += sum(later < before for before, later in itertools.pairwise(numbers))
     return PairAudit(
         published=len(published),
         delivered=sum(map(len, received.values())),
