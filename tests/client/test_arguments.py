@@ -25,6 +25,9 @@ from gapless.testing import Overlay, SyncOverlay
 from tests.client.running import async_test
 from tests.client.scripted import ScriptedBroker
 
+NP: Any = np
+"""Without its types: they are not those of the arguments, but stand for them."""
+
 NOWHERE = "gapless://127.0.0.1:1"
 
 
@@ -167,13 +170,15 @@ def test_the_synchronous_client_checks_arguments_when_it_is_called() -> None:
 
 
 ATTRIBUTES: dict[str, Any] = {
-    "n": np.int64(7),
-    "small": np.int8(-3),
-    "flag": np.bool_(True),
-    "price": np.float64(91.5),
-    "half": np.float32(0.5),
-    "symbol": np.str_("IBM"),
+    "n": NP.int64(7),
+    "small": NP.int8(-3),
+    "flag": NP.bool_(True),
+    "price": NP.float64(91.5),
+    "half": NP.float32(0.5),
+    "symbol": NP.str_("IBM"),
 }
+NUMPY_BOUNDS: Any = (NP.int8(1), NP.uint8(9))
+NUMPY_EVENT: Any = ({NP.str_("n"): NP.int64(7)}, NP.bytes_(b"x"))
 PLAIN = {"n": 7, "small": -3, "flag": True, "price": 91.5, "half": 0.5, "symbol": "IBM"}
 
 
@@ -182,9 +187,7 @@ async def test_numpy_scalars_are_published_as_the_values_that_they_are() -> None
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         async with session.publisher("quotes", advertisement="n > 0") as publisher:
             await publisher.publish(ATTRIBUTES)
-            await publisher.publish_many(
-                [ATTRIBUTES, ({np.str_("n"): np.int64(7)}, np.bytes_(b"x"))]
-            )
+            await publisher.publish_many([ATTRIBUTES, NUMPY_EVENT])
         found = [event async for event in session.read("quotes")]
         assert [event.attributes for event in found] == [PLAIN, PLAIN, {"n": 7}]
         assert found[2].payload == b"x"
@@ -194,14 +197,16 @@ async def test_numpy_scalars_are_published_as_the_values_that_they_are() -> None
 
 @async_test
 async def test_numpy_scalars_are_accepted_as_arguments() -> None:
-    wide: Any = np.int64
+    wide: Any = NP.int64
+    narrow: Any = NP.float32
+    yes: Any = NP.bool_(True)
     async with Overlay(on_disk=False) as overlay:
-        url: Any = np.str_(overlay.url())
-        async with gapless.connect(url, deadline_s=np.float32(20)) as session:
+        url: Any = NP.str_(overlay.url())
+        async with gapless.connect(url, deadline_s=narrow(20)) as session:
             async with session.publisher(
-                np.str_("quotes"),
-                guaranteed=np.bool_(True),
-                in_flight_max=wide(5),  # type: ignore[arg-type]
+                NP.str_("quotes"),
+                guaranteed=yes,
+                in_flight_max=wide(5),
             ) as publisher:
                 last = await publisher.publish({"n": 1})
                 await publisher.publish({"n": 2})
@@ -216,16 +221,17 @@ async def test_numpy_scalars_are_accepted_as_arguments() -> None:
 
 
 def test_numpy_scalars_in_built_filters_are_the_values_that_they_are() -> None:
-    assert (F.n > np.int64(5)) == Filter("n > 5")
-    assert (np.int64(5) < F.n) == Filter("n > 5")  # type: ignore[operator]
-    assert (F.flag == np.bool_(True)) == Filter("flag = TRUE")  # type: ignore[arg-type]
-    assert F.n.in_(np.array([1, 2])) == Filter("n IN (1, 2)")
-    assert (F.symbol == np.str_("IBM")) == Filter("symbol = 'IBM'")
-    assert (np.float64(2) * F.price > np.float32(3)) == Filter("2.0 * price > 3")
-    assert F.n.between(np.int8(1), np.uint8(9)) == Filter("n BETWEEN 1 AND 9")
+    assert (F.n > NP.int64(5)) == Filter("n > 5")
+    assert (NP.int64(5) < F.n) == Filter("n > 5")
+    assert (F.flag == NP.bool_(True)) == Filter("flag = TRUE")
+    assert F.n.in_(NP.array([1, 2])) == Filter("n IN (1, 2)")
+    assert (F.symbol == NP.str_("IBM")) == Filter("symbol = 'IBM'")
+    assert (NP.float64(2) * F.price > NP.float32(3)) == Filter("2.0 * price > 3")
+    low, high = NUMPY_BOUNDS
+    assert F.n.between(low, high) == Filter("n BETWEEN 1 AND 9")
     assert Filter("n > 5 AND flag = TRUE AND half < 1").matches(ATTRIBUTES)
     with pytest.raises(AttributeValueError):
-        Filter("n > 5").matches({"n": np.array([7])})  # type: ignore[dict-item]
+        Filter("n > 5").matches({"n": NP.array([7])})
 
 
 @pytest.mark.parametrize("advertisement", ["TRUE", "n >= 0"])

@@ -41,17 +41,16 @@ async def scenario_of_a_lost_broker(changes: list[ConnectionChange]) -> None:
         session = gapless.connect(
             proxy.url, name="desk", backoff=QUICK, on_connection=changes.append
         )
-        assert not session.connected
+        assert [session.connected] == [False]
         async with session:
-            assert session.connected
+            assert [session.connected] == [True]
             proxy.closed = True
             proxy.cut()
             await soon(lambda: not session.connected)
-            await soon(lambda: "refused" in session.main.trouble or proxy.closed)
             await asyncio.sleep(0.1)
             proxy.closed = False
             await soon(lambda: session.connected)
-        assert not session.connected
+        assert [session.connected] == [False]
 
 
 def test_a_lost_connection_is_logged_once_and_passed_to_the_callback(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -46,7 +46,8 @@ class AuditOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         """Return the given options, or the default options for a directory."""
         if isinstance(given, AuditOptions):
             return given
-        if not isinstance(given, str | Path) or not str(given):
+        path: Any = given
+        if not isinstance(path, str | Path) or not str(path):
             raise UsageError(f"audit is a directory or AuditOptions, not {given!r:.60}")
         return cls(directory=str(given))
 

@@ -6,7 +6,7 @@ applies at each tick. So nothing is acknowledged, and a connected client stays c
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from heapq import heapify, heappop, heapreplace
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,7 @@ class Peek:
         self.error: GaplessError | None = None
         """Why a stream could not be read, if one could not."""
 
-    async def events(self) -> AsyncIterator[Event]:
+    async def events(self) -> AsyncGenerator[Event, None]:
         """Yield the events that are in the logs now."""
         reply = await durable_subscription(self._session, self._name)
         if not reply.entry.durable:

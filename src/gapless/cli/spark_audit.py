@@ -104,14 +104,12 @@ def _audit(
     from gapless.spark.jobs.audit_logs import NoClosedSegmentError
     from gapless.spark.jobs.auditing import audit
     from gapless.spark.jobs.backtesting import events_at
-    from gapless.spark.jobs.locations import local_path
     from gapless.spark.jobs.rights import load_rights
 
     settle(context, as_json=as_json)
     rules = None if rights is None else load_rights(rights)
     if follow and state is None:
         raise UsageError("--follow needs the state of earlier runs: name a directory with --state")
-    kept_in = None if state is None else local_path(state, "the state of an audit")
     screen = Console(stderr=True, quiet=as_json)
     with (
         session(master, "audit") as made,
@@ -122,7 +120,7 @@ def _audit(
         def look() -> AuditReport:
             # an archive is opened again each time: a DataFrame keeps its version
             known = None if events is None else events_at(made, events)
-            return audit(made, directories, tail_s=tail, state=kept_in, events=known, rights=rules)
+            return audit(made, directories, tail_s=tail, state=state, events=known, rights=rules)
 
         while follow:
             try:

@@ -95,9 +95,9 @@ def check_seconds(name: str, value: Any) -> float | None:
 def check_filter(name: str, value: Any) -> Filter:
     """Return a filter; warn if it probably compares with a name where a string was meant."""
     if isinstance(value, Filter):
-        text = value.source_text
+        found, text = value, value.source_text
     elif isinstance(value, str):
-        text, value = value, Filter(value)
+        found, text = Filter(value), str.__str__(value)
     else:
         raise FilterTypeError(
             f"{name} is a text or a Filter, not {_shown(value)}; in Python code F builds one: "
@@ -105,7 +105,7 @@ def check_filter(name: str, value: Any) -> Filter:
         )
     for warning in () if text is None else doubtful_names(text):
         warnings.warn(warning, FilterWarning, stacklevel=_frames_of_the_library())
-    return value
+    return found
 
 
 def _frames_of_the_library() -> int:

@@ -36,14 +36,14 @@ def encoded(attributes: Attributes, payload: bytes | bytearray | memoryview) -> 
     b'\x92'
     """
     if type(payload) is not bytes:
-        if not isinstance(payload, bytes | bytearray | memoryview):
-            kind = type(payload).__name__
-            raise UsageError(f"a payload is bytes, not a {kind}; encode it first")
+        kind = type(payload)
+        if not issubclass(kind, bytes | bytearray | memoryview):
+            raise UsageError(f"a payload is bytes, not a {kind.__name__}; encode it first")
         payload = bytes(payload)
     plain = type(attributes) is dict
     if not plain and not issubclass(type(attributes), Mapping):
-        kind = type(attributes).__name__
-        raise AttributeValueError(f"attributes are a mapping from names, not a {kind}")
+        shown = type(attributes).__name__
+        raise AttributeValueError(f"attributes are a mapping from names, not a {shown}")
     for name, value in attributes.items():
         if not (type(value) is float or (type(value) is str and value.isascii())):
             is_plain = type(value) in _PLAIN

@@ -106,6 +106,4 @@ def _length(ranges: list[range]) -> int:
 
 def _renamed(error: _Error, text: str, number: int | None, published: int) -> _Error:
     """Return an error of the same kind with another text."""
-    renamed = reworded(error, text)
-    renamed.event_number, renamed.published = number, published
-    return renamed
+    return reworded(error, text).about_events(number, published)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from ipaddress import ip_address
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from gapless.core.errors import AddressError, shortened
 
@@ -79,7 +79,7 @@ def parse_addresses(servers: str | Iterable[str]) -> tuple[Address, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _of_url(url: str) -> list[Address]:
+def _of_url(url: Any) -> list[Address]:
     if not isinstance(url, str) or not url.startswith(SCHEME):
         raise AddressError(f"{url!r} is not an address: write gapless://host:port")
     parts = [part.removeprefix(SCHEME).removesuffix("/") for part in url.split(",")]

@@ -38,8 +38,7 @@ There is one warning, ``FilterWarning``: a filter is valid and probably not what
 
 from __future__ import annotations
 
-import copy
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from gapless.core.limits import SHOWN_QUOTE_MAX
 
@@ -88,6 +87,11 @@ class GaplessError(Exception):
     """Of ``publish_many``: the number of the first event that the error is about, from 0."""
     published: int | None = None
     """Of ``publish_many``: how many events of the call are published."""
+
+    def about_events(self, number: int | None, published: int) -> Self:
+        """Set the number of the first event that the error is about, and how many are published."""
+        self.event_number, self.published = number, published
+        return self
 
 
 class ProtocolError(GaplessError):
@@ -302,8 +306,9 @@ def reworded(error: _Error, text: str) -> _Error:
     >>> reworded(WrongBrokerError("not here", "b2"), "event 3: not here").broker
     'b2'
     """
-    changed = copy.copy(error)
-    changed.args = (text, *error.args[1:])
+    kind = type(error)
+    changed = kind.__new__(kind, text, *error.args[1:])
+    vars(changed).update(vars(error))
     return changed
 
 

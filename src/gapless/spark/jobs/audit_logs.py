@@ -68,9 +68,9 @@ def facts_at(spark: SparkSession, paths: Sequence[str | Path]) -> DataFrame:
     return listed.repartition(tasks, "path").mapInArrow(_read_paths, FACTS)
 
 
-def kept_facts(spark: SparkSession, paths: Sequence[str | Path], state: Path) -> DataFrame:
+def kept_facts(spark: SparkSession, paths: Sequence[str | Path], state: str | Path) -> DataFrame:
     """Add newly closed segments to ``state``, each once; return all its facts."""
-    state = state.resolve()
+    state = local_path(state, "the state of an audit").resolve()
     facts = state / "facts"
     for path in directories_of(paths):
         # each costs a stream: skip directories without closed segments, and the state itself
