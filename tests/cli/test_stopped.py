@@ -39,7 +39,7 @@ async def received(data: Path, count: int) -> tuple[list[object], list[int]]:
     async with world(data=data) as nodes, gapless.connect(nodes["b1"].url) as session:
         subscription = session.subscribe("TRUE", durable="desk", ack="manual", on_gap="report")
         async with subscription as events:
-            found = [(await events.get()).attributes["n"] for _ in range(count)]
+            found: list[object] = [(await events.get()).attributes["n"] for _ in range(count)]
             await until(lambda: events.gaps)
             return found, [gap.high for gap in events.gaps]
 

@@ -73,7 +73,8 @@ def test_a_log_has_few_marks_and_can_be_released_in_small_parts_at_any_size() ->
 def test_a_log_that_only_retention_keeps_is_released_in_time_and_refuses_nothing(
     limit: str,
 ) -> None:
-    world = BrokerHarness("p", retention_s=604_800, **{limit: 20_000})
+    parameters: dict[str, int] = {"retention_s": 604_800, limit: 20_000}
+    world = BrokerHarness("p", cells=None, **parameters)
     ann = world.publisher("p")
     log = world["p"].components.pubends.logs()[0]
     for number in range(60):
