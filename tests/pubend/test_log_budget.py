@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from gapless.core.limits import LOG_SIZE_MARKS_MAX
 from gapless.core.parameters import DEFAULTS
 from gapless.pubend.log_budget import LogBudget
-from gapless.pubend.log_size import MARKS_MAX, LogSize
+from gapless.pubend.log_size import LogSize
 from tests.broker.harness import BrokerHarness, P
 
 
@@ -65,7 +66,7 @@ def test_a_log_that_cannot_be_released_leaves_the_others_their_equal_share() -> 
 def test_a_log_has_few_marks_and_can_be_released_in_small_parts_at_any_size() -> None:
     budget = LogBudget(1_000_000)
     (log,) = logs(budget, 200_000)
-    assert len(log.marks) <= MARKS_MAX
+    assert len(log.marks) <= LOG_SIZE_MARKS_MAX
     assert max(b[1] - a[1] for a, b in zip(log.marks, log.marks[1:], strict=False)) < 200_000 / 16
 
 

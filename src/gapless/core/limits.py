@@ -361,6 +361,9 @@ DISK_WARNING_BYTES: Final = 10 * 1024 * 1024 * 1024
 MEMORY_LOG_BYTES: Final = 1024 * 1024 * 1024
 """Bytes of all logs of a broker that has them in memory."""
 
+LOG_SIZE_MARKS_MAX: Final = 256
+"""Marks of the size of a log beyond which some are merged: 4 KiB of the record of its pubend."""
+
 FREE_PAGES_KEPT: Final = 2_048
 """Free pages of a database that are kept for new rows: 16 MiB."""
 

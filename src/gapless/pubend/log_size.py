@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from gapless.core.ids import PubendId, ShbId
-from gapless.core.limits import INT_MAX, SHOWN_LAGGING_MAX
+from gapless.core.limits import INT_MAX, LOG_SIZE_MARKS_MAX, SHOWN_LAGGING_MAX
 from gapless.core.ticks import Tick
 from gapless.messages.streams import KnowledgeRange
 from gapless.packed.encode import content_bytes
@@ -31,9 +31,6 @@ __all__ = ["LogSize", "packed_bytes", "row_bytes"]
 
 PARTS: Final = 64
 """The number of parts into which marks divide a log at its limit; release is counted by parts."""
-
-MARKS_MAX: Final = 4 * PARTS
-"""Marks beyond which some are merged."""
 
 ROW_BYTES: Final = 64
 """The size of a row without its publications."""
@@ -122,7 +119,7 @@ class LogSize:
         else:
             self._marks.append(mark)
         self._budget.grew(size)
-        if len(self._marks) > MARKS_MAX:
+        if len(self._marks) > LOG_SIZE_MARKS_MAX:
             self._merge_marks()
 
     def release(self, up_to: Tick) -> None:
