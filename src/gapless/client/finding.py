@@ -17,15 +17,13 @@ from gapless.client.options import SessionOptions
 from gapless.client.requests import refusal
 from gapless.core.backoff import Backoff
 from gapless.core.errors import DeadlineError, GaplessError, HostUnknownError
+from gapless.core.limits import REDIRECTS_MAX
 from gapless.messages.clients import DurableFound, FindDurable, RefusalCause, Refused
 
 if TYPE_CHECKING:
     from gapless.client.session_links import SessionLinks
 
 __all__ = ["HostSearch"]
-
-_REDIRECTS_MAX: Final = 4
-"""How often in a row a broker may redirect to another one."""
 
 _REACH_S: Final = 3.0
 """How long the hosting broker may take to answer before the client asks its own brokers again."""
@@ -54,7 +52,7 @@ class HostSearch:
             await self._pause()
             return None
         self._redirects += 1
-        if self._redirects > _REDIRECTS_MAX:
+        if self._redirects > REDIRECTS_MAX:
             raise refusal(refused)
         link = self._links.to_host(refused.broker, refused.addresses)
         try:

@@ -131,6 +131,9 @@ that wait for them. A client that exceeds it is refused with HOST_UNKNOWN."""
 SILENT_NAMED_MAX: Final = 16
 """Brokers that did not answer which an answer names."""
 
+REDIRECTS_MAX: Final = 4
+"""How often in a row brokers may redirect a client that looks for its durable subscription."""
+
 PARTITIONS_MAX: Final = 256
 """Partitions kept, healed ones included. All are sent at the start of a session, and a link that
 flaps would make the list arbitrarily long."""

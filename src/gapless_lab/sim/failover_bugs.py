@@ -46,9 +46,7 @@ def _keeps_moved_subscription(
     del subscription, move
 
 
-def _takes_silence_for_none(
-    _: Lookups, name: str, result: FindResult, *, anyway: bool
-) -> bool:
+def _takes_silence_for_none(_: Lookups, name: str, result: FindResult, *, anyway: bool) -> bool:
     del name, anyway
     return result.status in {FindStatus.NONE, FindStatus.UNKNOWN, FindStatus.FOUND}
 
