@@ -27,7 +27,7 @@ LONG_NAME = "\N{EARTH GLOBE EUROPE-AFRICA}" * NAME_MAX
 def publish(bench: Bench, publisher: str, events: Events) -> list[tuple[int, ...]]:
     """Publish a batch without making it durable; return the list of its replies."""
     replies: list[tuple[int, ...]] = []
-    bench.pubend.open_publisher(publisher, lambda record: None)
+    bench.pubend.open_publisher(publisher, lambda _: None)
     bench.sync()
     session = bench.pubend.session_of(publisher)
     assert session is not None

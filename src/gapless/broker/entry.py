@@ -12,6 +12,7 @@ from gapless.core.context import Context, Identity, StepTime
 from gapless.core.effects import Effect
 from gapless.core.events import MachineEvent, Written
 from gapless.core.ids import BrokerId, CellId, PubendId
+from gapless.core.limits import SHOWN_EVENT_MAX
 from gapless.core.parameters import Parameters
 from gapless.messages.records import IncarnationRecord, PutRecord, Record
 from gapless.messages.stored import StoredState
@@ -158,7 +159,11 @@ class Broker:
         context = self.context
         context.begin_step(now)
         for event in events:
-            self._state.take(event)
+            try:
+                self._state.take(event)
+            except Exception as error:
+                error.add_note(f"{event!r}"[:SHOWN_EVENT_MAX])  # several events may be one step
+                raise
         context.run_timers()
         self._state.settle()
         return context.take_effects()

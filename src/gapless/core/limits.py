@@ -37,6 +37,16 @@ CLIENT_COUNT_MAX: Final = 2**61
 FILTER_TEXT_MAX: Final = 65_536
 """Characters in a filter's text. Parsing takes linear time, some milliseconds at this limit."""
 
+FILTER_QUICK_TEXT_MAX: Final = 1_000
+"""Characters of a client's filter up to which the event loop itself makes the normal form."""
+
+FILTER_QUICK_JOINTS_MAX: Final = 4
+"""ORs, NOTs and patterns of such a filter. Each may double the conjunctions."""
+
+FILTERS_KEPT: Final = 64
+"""Cached normal forms, or errors, of the last texts in one process. A text that a thread has
+brought to its normal form is used at once."""
+
 FILTER_NESTING_MAX: Final = 100
 """Nested parentheses, NOTs and signs. Keeps the recursive parser far from Python's recursion
 limit."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -37,6 +38,7 @@ from gapless.messages.staging import StageChunk
 from gapless.messages.streams import Publication
 from gapless.packed.encode import cached_encoding
 from gapless.runtime.connection import FramedConnection, TrafficCounters
+from gapless.runtime.filters import FilterPreparation
 from gapless.runtime.logs import StructuredLog
 from gapless.wire import (
     CLIENT_NOTICES,
@@ -92,6 +94,7 @@ class ClientSession:
     __slots__ = (
         "_clients",
         "_idle_checks",
+        "_prepares",
         "_published",
         "_stalled",
         "connection",
@@ -111,6 +114,8 @@ class ClientSession:
         self.publishes = False
         """Whether the client has published: then it is paused while the disk is behind."""
         self.is_paused = False
+        self._prepares = False
+        """Whether a thread makes the filters of its last request."""
         self._idle_checks = 0
         """How many checks in a row have found that nothing came."""
         self.traffic = clients.traffic
@@ -134,9 +139,27 @@ class ClientSession:
         if kind is Disconnect:
             self.connection.abort()
         elif kind is not KeepAlive:
-            if self._clients.audit is not None:
-                self._clients.audit.client_requested(self.name, request)
-            self._clients.handle(ClientRequest(self.name, request))
+            texts = self._clients.filters.texts_of(request)
+            if texts:
+                self._prepares = True
+                self.connection.pause_reading()
+                self._clients.filters.prepare(texts, partial(self._prepared, request))
+            else:
+                self._request(request)
+
+    def _prepared(self, request: Any) -> None:
+        """The filters of a request have their normal forms; requests after it have waited."""
+        self._prepares = False
+        if self.connection.over:
+            return
+        self._request(request)
+        if not self.is_paused:
+            self.connection.resume_reading()
+
+    def _request(self, request: Any) -> None:
+        if self._clients.audit is not None:
+            self._clients.audit.client_requested(self.name, request)
+        self._clients.handle(ClientRequest(self.name, request))
 
     def _refuse(self, body: Body, error: ProtocolError) -> None:
         """Refuse a request with a wrong field; raise if the body is no request with a number."""
@@ -180,12 +203,13 @@ class ClientSession:
     def resume(self) -> None:
         """Read from the client again."""
         self.is_paused = False
-        self.connection.resume_reading()
+        if not self._prepares:
+            self.connection.resume_reading()
 
     def is_idle(self) -> bool:
         """Check the connection; return whether nothing came for too many checks."""
         is_heard = self.connection.take_received()
-        if is_heard or self.is_paused or self.connection.is_congested:
+        if is_heard or self.is_paused or self._prepares or self.connection.is_congested:
             self._idle_checks = 0  # a congested connection is not read, and has its own timeout
         else:
             self._idle_checks += 1
@@ -212,6 +236,7 @@ class ClientSessions:
         self.audit = audit
         self.handle_all = handle_all
         self.traffic = TrafficCounters()
+        self.filters = FilterPreparation()
         self.published = 0
         self.delivered = 0
         self.disconnected = 0

@@ -158,7 +158,8 @@ class Driver:
             self._arm()
         except Exception as error:  # noqa: BLE001 - any failure of the machine ends the incarnation
             self.stop()
-            shown = ", ".join(map(repr, events))
+            named: list[str] = getattr(error, "__notes__", [])
+            shown = named[0] if named else ", ".join(map(repr, events))
             broken = MachineError(f"the broker broke at {shown[:SHOWN_EVENT_MAX]}")
             broken.__cause__ = error
             self._failed(broken)

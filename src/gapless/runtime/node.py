@@ -473,6 +473,7 @@ class Node:
         if self._web is not None:
             await self._web.stop()
         if self._is_made:
+            self.clients.filters.close()
             await self.links.stop_dialling()
         await self._wait_for_connections()
         self._stopped = True

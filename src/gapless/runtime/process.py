@@ -142,7 +142,8 @@ async def serve(config: BrokerConfig, *, supervised: bool = False) -> int:
 async def _started(node: Node, stop: asyncio.Future[str]) -> bool:
     """Start a node; return False if a signal came first. The node has ended then."""
     starting = asyncio.ensure_future(node.start())
-    await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
+    either: set[asyncio.Future[Any]] = {starting, stop}
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     if not starting.done() and node.failure is None:
         starting.cancel()
     try:
