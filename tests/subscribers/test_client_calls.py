@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gapless.core.ids import PubendId
+from gapless.core.limits import UNKNOWN_STREAMS_MAX
 from gapless.messages.clients import (
     Ack,
     Credit,
@@ -14,6 +15,7 @@ from gapless.messages.clients import (
     FilterSet,
     Gap,
     RefusalCause,
+    Refused,
     Seek,
     SetFilter,
     StartKind,
@@ -515,3 +517,38 @@ def test_a_subscription_that_is_in_use_is_taken_over_only_on_request() -> None:
     assert isinstance(x.subscribe(None, name="desk", durable=True, take_over=False), Subscribed)
     y.subscribe("k = 2", name="desk", durable=True)
     assert world.subscription("n", "desk").client == "y"
+
+
+def unknown(count: int, first: int = 0) -> tuple[tuple[PubendId, int], ...]:
+    """Return a position on pubends that do not exist."""
+    return tuple((PubendId(f"unknown{number}"), 1) for number in range(first, first + count))
+
+
+def test_a_position_on_more_unknown_pubends_than_allowed_is_refused_and_costs_nothing() -> None:
+    world, _ = stage()
+    client = Requester(world, "n", "hostile")
+    before = len(world["n"].components.subends.guaranteed)
+    start = StartPoint(StartKind.POSITION, unknown(30_000))
+    refused = client.call(Subscribe(1, "x", "TRUE", durable=True, start=start))
+    assert isinstance(refused, Refused)
+    assert refused.cause is RefusalCause.UNAVAILABLE
+    assert "UNKNOWN_STREAMS_MAX" in refused.reason
+    assert len(world["n"].components.subends.guaranteed) == before
+    assert world.record("n", "x") is None
+
+
+def test_the_unknown_pubends_of_all_subscriptions_together_are_bounded() -> None:
+    world, _ = stage()
+    client = Requester(world, "n", "hostile")
+    half = UNKNOWN_STREAMS_MAX // 2
+    for number, first in enumerate((0, half), 1):
+        start = StartPoint(StartKind.POSITION, unknown(half, first))
+        assert isinstance(
+            client.call(Subscribe(number, f"x{number}", "TRUE", start=start)), Subscribed
+        )
+    again = StartPoint(StartKind.POSITION, unknown(half))
+    assert isinstance(client.call(Subscribe(3, "x3", "TRUE", start=again)), Subscribed)
+    more = StartPoint(StartKind.POSITION, unknown(1, UNKNOWN_STREAMS_MAX))
+    assert isinstance(client.call(Subscribe(4, "x4", "TRUE", start=more)), Refused)
+    latest = StartPoint(StartKind.LATEST, unknown(1, UNKNOWN_STREAMS_MAX))
+    assert isinstance(client.call(Subscribe(5, "x5", "TRUE", start=latest)), Subscribed)

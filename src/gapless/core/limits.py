@@ -198,6 +198,10 @@ KNOWN_HOST_TIMES_MAX: Final = 8
 """Virtual times that are noted of one known host. Beyond the limit the two nearest are merged, and
 some subscriptions start a little earlier than guaranteed."""
 
+UNKNOWN_STREAMS_MAX: Final = 1_024
+"""Streams of an SHB that are not announced to it, because positions of clients name them. Each costs
+a record, and requests that are repeated. A Subscribe that needs more is refused with UNAVAILABLE."""
+
 PROGRESS_STREAMS_MAX: Final = 1_000
 """Streams in one Progress message. More take several messages."""
 

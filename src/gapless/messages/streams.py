@@ -13,7 +13,7 @@ import msgspec
 
 from gapless.content.values import Value
 from gapless.core.ids import CellId, MembershipId, PubendId, ShbId, VectorEntry, VirtualTime
-from gapless.core.numbers import Count
+from gapless.core.numbers import Count, Signed
 from gapless.core.ticks import Tick, TickRange
 
 __all__ = [
@@ -209,20 +209,20 @@ class Member(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class DefineMemberSet(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Assigns a number to a set of members within this peer session."""
 
-    number: Count
+    number: Signed
     members: tuple[Member, ...]
 
 
 class ForgetMemberSet(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Ends the use of a set number; it may be assigned again."""
 
-    number: Count
+    number: Signed
 
 
 class AckReport(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The members of the set need these pubends, and no ticks up to the given ones (R52)."""
 
-    set_number: Count
+    set_number: Signed
     acknowledged: tuple[tuple[PubendId, Tick], ...]
 
 

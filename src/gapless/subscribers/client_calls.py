@@ -16,7 +16,7 @@ from gapless.content.filter import Filter
 from gapless.core.context import Context
 from gapless.core.errors import FilterError
 from gapless.core.ids import PubendId
-from gapless.core.limits import NAME_MAX
+from gapless.core.limits import NAME_MAX, UNKNOWN_STREAMS_MAX
 from gapless.messages.clients import (
     Ack,
     Credit,
@@ -119,6 +119,10 @@ class SubscriberCalls:
             self._refuse(client, call.request, reason)
 
     def _subscribe_here(self, client: str, call: Subscribe) -> None:
+        reason = self._unknown_reason(call)
+        if reason is not None:
+            self._refuse(client, call.request, reason, RefusalCause.UNAVAILABLE)
+            return
         found = self._registry.subscriptions.get(call.subscription)
         newer = None if call.hosting is None else self._hosting.newer_hosting(call.hosting)
         if newer is not None:
@@ -203,6 +207,25 @@ class SubscriberCalls:
                 "end it or use another name"
             )
         return None
+
+    def _unknown_reason(self, call: Subscribe) -> str | None:
+        """Return why a position names too many pubends that are not announced here, or None."""
+        if call.start.kind is not StartKind.POSITION:
+            return None
+        announced, joined = self._filters.announced_pubends, self._registry.joined_pubends
+        named = {pubend for pubend, _ in call.start.position}
+        new = len(named.difference(announced, joined))
+        if not new:
+            return None
+        unknown = new + sum(pubend not in announced for pubend in joined)
+        if unknown <= UNKNOWN_STREAMS_MAX:
+            return None
+        self._context.mark("too many unknown pubends in a position")
+        return (
+            f"the position names {new:,} pubends that are not announced to this broker, and with "
+            f"those of other subscriptions there may be {UNKNOWN_STREAMS_MAX:,} (limit "
+            "UNKNOWN_STREAMS_MAX); retry later, or leave pubends out that no longer exist"
+        )
 
     def _create(
         self,
@@ -334,8 +357,9 @@ class SubscriberCalls:
             return  # the cursors may not exist yet
         found.merge.reset(0)
         position = []
+        named = dict(call.start.position)
         for pubend, cursor in found.cursors.items():
-            tick = seek_target(call.start, cursor)
+            tick = seek_target(call.start, named, cursor)
             if tick is not None and isinstance(cursor.start, Started):
                 cursor.merge_exclusion.repositioned(tick)
                 cursor.verification.stop()

@@ -6,7 +6,7 @@ connection before it, which may be dead without the broker having noticed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from gapless.content.filter import Filter
 from gapless.core.context import Context
@@ -73,6 +73,11 @@ class Registry:
     def is_connected(self, client: str) -> bool:
         """Return whether a client is connected."""
         return client in self._arrivals
+
+    @property
+    def joined_pubends(self) -> Collection[PubendId]:
+        """The guaranteed pubends on which subscriptions have cursors, or had until recently."""
+        return self._subends.guaranteed.keys()
 
     def of_client(self, client: str) -> dict[str, HostedSubscription]:
         """Return the subscriptions of a connected client, by name."""
