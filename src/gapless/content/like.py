@@ -7,8 +7,8 @@ A pattern is a sequence of tokens: runs of literal characters, *one* (``_``: any
 Matching searches for the segments between two *many* from left to right, each at the first position
 where it fits: a later position for one segment would only leave less for the next. A segment of
 plain characters is found by ``str.find``, one with *one* inside by the shift-and automaton, whose
-state is a bit set in an int. Neither goes back, so a match costs time linear in the text (times the
-pattern's length in machine words).
+state is a bit set in an int, and in a long text by :mod:`.search`. None goes back, so a match costs
+time linear in the text (times the pattern's length, in machine words).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from gapless.content.search import SEARCHED_TEXT_MIN, starts
 from gapless.core.limits import PATTERN_CELLS_MAX, PATTERN_MEMORY_MAX
 
 __all__ = ["MANY", "ONE", "Pattern"]
@@ -219,6 +220,11 @@ class _Segment:
             return -1
         if not self._runs:
             return start
+        if end - start >= SEARCHED_TEXT_MIN:
+            within = (1 << (end - self._characters + 1)) - 1
+            found = starts(text, self._runs) & within
+            found = found >> start << start
+            return (found & -found).bit_length() - 1
         masks, free = self._automaton()
         state, goal = 0, 1 << (self._characters - 1)
         for at in range(start, end):

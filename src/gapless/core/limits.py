@@ -78,6 +78,9 @@ PATTERN_MEMORY_MAX: Final = 32 * 1024 * 1024
 """Bytes of cached compiled patterns in one process: about ten thousand patterns of the usual
 size."""
 
+PLACES_KEPT: Final = 64
+"""Characters whose places in the last searched text are cached; each takes a bit per position."""
+
 PATTERN_PAIRS_MAX: Final = 1_000
 """Pairs of patterns of two sets that are compared. With more pairs only equality is tested, so a
 cover may go unnoticed."""
