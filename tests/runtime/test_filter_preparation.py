@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from gapless.content import filter as filter_module
+from gapless.content.normal import normalise
 from gapless.core.limits import FILTER_QUICK_TEXT_MAX
 from gapless.messages.clients import Refused, SetFilter, Subscribe, Subscribed
 from gapless.messages.operating import BrokerReply, GetBroker
@@ -33,7 +34,6 @@ def test_a_filter_that_takes_long_delays_no_other_client(
 ) -> None:
     may_end = threading.Event()
     threads: list[str] = []
-    normalise = filter_module.normalise
 
     def slow(condition: Any) -> Any:
         threads.append(threading.current_thread().name)
@@ -69,7 +69,6 @@ def test_a_client_that_leaves_while_its_filter_is_made_is_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     may_end, begun = threading.Event(), threading.Event()
-    normalise = filter_module.normalise
 
     def slow(condition: Any) -> Any:
         begun.set()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, get_args
 
 import msgspec
@@ -142,7 +143,7 @@ class BrokerRun:
                 elif isinstance(effect, Fetch):
                     events.append(self._fetched(effect))
 
-    def handle_all(self, events: list[MachineEvent]) -> None:
+    def handle_all(self, events: Sequence[MachineEvent]) -> None:
         """Handle several events in one step, and ignore its effects."""
         self._broker.step_all(events, self._step_time())
 

@@ -82,7 +82,10 @@ def a_store(directory: Path) -> None:
 
 
 def _file_in_place_of(name: str) -> Callable[[Path], None]:
-    return lambda directory: (directory / name).write_text("a file\n") and None
+    def prepare(directory: Path) -> None:
+        (directory / name).write_text("a file\n")
+
+    return prepare
 
 
 WRONG_INPUT: dict[str, tuple[dict[str, Any], Callable[[Path], None], str]] = {

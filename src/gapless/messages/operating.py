@@ -116,9 +116,9 @@ class BrokerReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The version of gapless that it runs."""
     protocols: tuple[Count, ...] = ()
     """The versions of the protocol that it supports."""
-    retention_s: int = 0
+    retention_s: Count = 0
     """How long its logs keep events for replay, in seconds."""
-    log_bytes_max: int = 0
+    log_bytes_max: Count = 0
     """The greatest size of each log."""
 
 
