@@ -43,8 +43,8 @@ understand each other. An answer has the number of its request; `Refused` may an
 _IDS = """\
 A `PubendId` is an array of name and incarnation, a `ShbId` one of broker and cell. A `Tick` is a
 64-bit integer: microseconds, as a position in a stream. A `Value` is a bool, a 64-bit integer, a
-float or a text. A `Count` is an integer from 0 to 2^63 − 1, a `Signed` one from −2^63. A client sends numbers up
-to 2^61 (`ClientCount`) or from −2^62 to 2^62 (`ClientSigned`). A `PartTuple` is an array of a partition, the
+float or a text. A `Count` is an integer from 0 to 2^63 - 1, a `Signed` one from -2^63. A client sends numbers up
+to 2^61 (`ClientCount`) or from -2^62 to 2^62 (`ClientSigned`). A `PartTuple` is an array of a partition, the
 attempt of it that is committed, and its number of chunks. A number out of its range, like any other malformed field,
 ends the connection with `PROTOCOL_ERROR`.
 """

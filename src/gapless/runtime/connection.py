@@ -226,7 +226,7 @@ class FramedConnection(asyncio.BufferedProtocol):
             self.close(DisconnectReason.PROTOCOL_ERROR, str(error))
             return
         self.handler.traffic.count_read(nbytes, len(bodies))
-        if self._bodies or (bodies and self._turns.is_over):
+        if self._bodies or (bodies and (self._is_held or self._turns.is_over)):
             self._wait(bodies)
         else:
             self._process(bodies)
@@ -263,8 +263,11 @@ class FramedConnection(asyncio.BufferedProtocol):
     def take_turn(self) -> None:
         """Process bodies that wait, and read again after the last one."""
         self._has_turn = False
-        if not self._bodies or self._is_held:
+        if not self._bodies or self._is_paused or self._is_unread:
             return  # the connection is over, or continues when it is resumed or has drained
+        if self._is_held:
+            self._request_turn()  # until the collected frames are written
+            return
         self._has_received = True  # the other side is not silent: it was not listened to
         bodies, self._bodies = self._bodies, []
         self._process(bodies)
@@ -295,9 +298,14 @@ class FramedConnection(asyncio.BufferedProtocol):
         A client that does not read its answers is not read either, so that its requests make no
         more of them. Brokers read in any case: two of them that wait for each other would stop.
         """
-        if self._is_paused:
+        if self._is_paused or self._is_unread:
             return True
-        return not self.has_priority and (self.is_congested or self._collected > self._bytes_max)
+        return not self.has_priority and self._collected > self._bytes_max
+
+    @property
+    def _is_unread(self) -> bool:
+        """Whether a client leaves its answers unread."""
+        return self.is_congested and not self.has_priority
 
     def pause_writing(self) -> None:
         """More than the limit waits to be sent."""
