@@ -37,7 +37,9 @@ notices. Either side sends `KeepAlive` when it has nothing else to send, and `Di
 
 A message is an array: its name, then its fields in the order given here. Fields at the end that have
 a default may be omitted, and a reader skips those it does not know, so newer and older sides
-understand each other. An answer has the number of its request; `Refused` may answer any.
+understand each other. An answer has the number of its request; `Refused` may answer any. A request with
+a wrong field is refused if its name and its number can be read. Any other malformed frame closes the
+connection.
 """
 
 _IDS = """\
