@@ -21,6 +21,7 @@ from gapless.cli.output import (
     facts,
     listing,
     print_json,
+    print_listing,
     print_note,
     records,
     size,
@@ -290,7 +291,10 @@ def show_subscriptions(
         print_json(records(found))
     else:
         none = f"no subscriptions match {listed.pattern}" if listed.pattern else "no subscriptions"
-        console().print(_subscription_table(found) if found else none)
+        if found:
+            _print_subscriptions(found)
+        else:
+            console().print(none)
         reasons = _reasons(found)
         for line in reasons[:SHOWN_REASONS_MAX]:
             console().print(line)
@@ -300,7 +304,7 @@ def show_subscriptions(
         print_note(f"the first {len(found):,} are listed: there are more")
 
 
-def _subscription_table(found: list[SubscriptionState]) -> Table:
+def _print_subscriptions(found: list[SubscriptionState]) -> None:
     rows = []
     for each in found:
         pending, streams = each.streams_pending, f"{each.streams:,}"
@@ -319,7 +323,7 @@ def _subscription_table(found: list[SubscriptionState]) -> Table:
         *("subscription", "kind", "order", "client", "streams"),
         *("events behind", "time behind", "filter"),
     )
-    return listing(*columns, rows=rows)
+    print_listing(*columns, rows=rows)
 
 
 def _reasons(found: list[SubscriptionState]) -> list[str]:

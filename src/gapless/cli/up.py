@@ -21,27 +21,53 @@ if TYPE_CHECKING:
 
 __all__ = ["broker", "up"]
 
+TopologyOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TREE",
+        show_default="that of the data directory, else line:3",
+        help="line:3, star:5, tree:2x3; with the number of brokers in every cell line:3x2, "
+        "star:5x2, tree:2x3x2; or the name of an overlay's .toml file.",
+    ),
+]
+Delta = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=DELTA_MAX,
+        help="How many unreachable cells in a row are bypassed; default: 1 or the file's.",
+    ),
+]
+Retention = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="How long logs keep events for replay, such as 2h or 7d: --parameter retention_s.",
+    ),
+]
+ParameterOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--parameter",
+        "-P",
+        metavar="NAME=VALUE",
+        help="A parameter of all brokers, with or without a unit; =default removes it.",
+    ),
+]
+Overwrite = Annotated[
+    bool,
+    typer.Option(
+        "--overwrite",
+        help="Write files of the data directory also if they were edited; keep them as .edited.",
+    ),
+]
+
 
 def up(
     context: typer.Context,
     *,
-    topology: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TREE",
-            show_default="that of the data directory, else line:3",
-            help="line:3, star:5, tree:2x3; with the number of brokers in every cell line:3x2, "
-            "star:5x2, tree:2x3x2; or the name of an overlay's .toml file.",
-        ),
-    ] = None,
-    delta: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=DELTA_MAX,
-            help="How many unreachable cells in a row are bypassed; default: 1 or the file's.",
-        ),
-    ] = None,
+    topology: TopologyOption = None,
+    delta: Delta = None,
     data: Annotated[
         Path | None,
         typer.Option(help="The data directory; by default one that is deleted at the end."),
@@ -50,29 +76,9 @@ def up(
         int,
         typer.Option(min=0, max=65_535, help="The port of the first broker; 0 chooses free ports."),
     ] = 7400,
-    retention: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="How long logs keep events for replay, such as 2h or 7d: --parameter retention_s.",
-        ),
-    ] = None,
-    parameter: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--parameter",
-            "-P",
-            metavar="NAME=VALUE",
-            help="A parameter of all brokers, with or without a unit; =default removes it.",
-        ),
-    ] = None,
-    overwrite: Annotated[
-        bool,
-        typer.Option(
-            "--overwrite",
-            help="Write files of the data directory also if they were edited; keep them as .edited.",
-        ),
-    ] = False,
+    retention: Retention = None,
+    parameter: ParameterOptions = None,
+    overwrite: Overwrite = False,
     restart: Annotated[
         bool,
         typer.Option("--restart/--no-restart", help="Restart a broker that has died."),

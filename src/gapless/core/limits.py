@@ -344,6 +344,9 @@ SHOWN_BATCHES_MAX: Final = 3
 SHOWN_QUOTE_MAX: Final = 60
 """Characters of a text that an error quotes."""
 
+RICH_ROWS_MAX: Final = 200
+"""Rows of a table that is laid out for the width of the terminal, which takes 2 ms a row."""
+
 SHOWN_EVENT_MAX: Final = 2_000
 """Characters of an event in the log line of a failed step."""
 
