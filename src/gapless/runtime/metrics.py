@@ -219,19 +219,17 @@ class Metrics(Collector):
             yield family
 
     def _lags(self) -> Iterator[Metric]:
-        """The lag of durable subscriptions; nothing if it could not be determined."""
+        """The lag of durable subscriptions; without values if it could not be determined."""
         lag = self._lag
-        if lag is None:
-            return
-        yield _gauge("durable_subscriptions", "Durable subscriptions here.", lag.durable)
-        yield _gauge("subscriptions_behind", "Durable subscriptions that are behind.", lag.behind)
-        yield _gauge(
-            "subscriptions_lag_unknown",
-            "Durable subscriptions with a stream whose broker cannot tell their lag now.",
-            lag.unknown,
-        )
-        yield _gauge("lag_events_max", "The greatest lag of a subscription.", lag.events_max)
-        yield _gauge("lag_seconds_max", "The age of the oldest lagging event.", lag.seconds_max)
+        for name, text, field in (
+            ("durable_subscriptions", "Durable subscriptions here.", "durable"),
+            ("subscriptions_behind", "Durable subscriptions that are behind.", "behind"),
+            ("subscriptions_lag_unknown", "Those with a stream of unknown lag.", "unknown"),
+            ("lag_events_max", "The greatest lag of a subscription.", "events_max"),
+            ("lag_seconds_max", "The age of the oldest lagging event.", "seconds_max"),
+        ):
+            value = None if lag is None else getattr(lag, field)
+            yield GaugeMetricFamily(f"gapless_{name}", text, value)
         events = GaugeMetricFamily(
             "gapless_subscription_lag_events",
             "Events of a log above the position of a durable subscription, of the oldest lags.",
@@ -242,7 +240,7 @@ class Metrics(Collector):
             "The age of the oldest of these events.",
             labels=["subscription", "pubend"],
         )
-        for each in lag.entries:
+        for each in () if lag is None else lag.entries:
             names = [each.subscription, str(each.pubend)]
             events.add_metric(names, each.events)
             seconds.add_metric(names, each.seconds)
