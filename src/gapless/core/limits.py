@@ -307,7 +307,7 @@ SHOWN_CURSORS_LISTED_MAX: Final = 16
 SHOWN_LAGS_MAX: Final = 100
 """Streams of durable subscriptions whose lag is in the metrics: those that are farthest behind."""
 
-LAG_CURSORS_MAX: Final = 2_048
+LAG_CURSORS_MAX: Final = 512
 """Cursors of which one step determines the lag; the others wait for later steps."""
 
 LAG_MEASUREMENTS_MAX: Final = 64

@@ -41,7 +41,7 @@ from gapless.subscribers.subscription import HostedSubscription
 
 __all__ = ["SubscriptionInspection", "name_pattern"]
 
-_CURSOR_COST = 64
+_CURSOR_COST = 512
 """A cursor counts like so many characters of a page: the broker looks at all of them."""
 
 
