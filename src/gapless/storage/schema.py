@@ -154,7 +154,7 @@ def storage_error(error: Exception, what: str) -> StorageError:
     if code == sqlite3.SQLITE_FULL:
         return DiskFullError(
             f"{what}: no space is left on the disk ({error}, {name}); "
-            "free space, or release events with gapless log trim, and start the broker again: "
+            "free space and start the broker again, or release events with gapless log trim first; "
             "acknowledged events are safe"
         )
     if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
