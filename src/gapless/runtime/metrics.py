@@ -185,9 +185,10 @@ class Metrics(Collector):
         yield _count("writes", "Writes that became durable.", disk.writes)
         yield _gauge("pending_write_bytes", "Bytes that wait for the disk.", disk.pending_bytes)
         watch, budget = self._node.disk_watch, self._node.broker.components.pubends.log_budget
-        if watch.space is not None:
-            yield _gauge("disk_free_bytes", "Free bytes on the disk.", watch.space.free)
-            yield _gauge("disk_bytes", "The size of the disk.", watch.space.total)
+        free, total = watch.space and watch.space.free, watch.space and watch.space.total
+        # without a data directory both have no value
+        yield GaugeMetricFamily("gapless_disk_free_bytes", "Free bytes on the disk.", free)
+        yield GaugeMetricFamily("gapless_disk_bytes", "The size of the disk.", total)
         is_short = float(bool(watch.warning))
         yield _gauge("disk_short", "1 if less than disk_free_bytes_min is free.", is_short)
         yield _gauge("all_logs_bytes", "Bytes in all logs together.", budget.bytes)
