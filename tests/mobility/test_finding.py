@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gapless.core.address import Address
 from gapless.messages.clients import (
     DurableFound,
     FindDurable,
@@ -149,7 +150,7 @@ def test_a_corrupt_subscription_is_found_and_not_created_again() -> None:
 
 def test_the_redirection_has_the_address_that_the_hosting_broker_is_configured_with() -> None:
     world = line()
-    world["b"].components.finder._addresses = {"b": "b.example:7400"}
+    world["b"].components.finder._addresses = {"b": Address("b.example", 7400)}
     assert is_new(opens(program(world, "b")))
     answer = opens(program(world, "p", "again"))
     assert redirected_to(answer) == "b"

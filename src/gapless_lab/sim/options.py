@@ -337,16 +337,20 @@ def _with_restarting_programs(options: SimulationOptions) -> SimulationOptions:
 
     A subscription that may expire may lawfully be created anew, so such seeds do not change.
     """
-    random = Random(f"{options.seed}/restarts")  # noqa: S311
-    if random.random() >= RESTARTS_SHARE or options.expiry_s < DEFAULTS.expiry_s:
+    random = Random(f"{options.seed}/restarting")  # noqa: S311
+    may_expire = options.expiry_s < DEFAULTS.expiry_s
+    if random.random() >= RESTARTS_SHARE or options.calm or may_expire:
         return options
     often = 0.1 / options.pace
     return options.with_(
         cells=max(2, options.cells),
         durable=1.0,
-        failover=max(options.failover, 0.2),
-        restarts=random.choice((0.2, 0.5)),
-        rates={**options.rates, "crash": 2.0 * often, "client loss": 6.0 * often},
+        failover=0.5,
+        restarts=0.5,
+        # a program whose filter was changed does not start again
+        churn_rate=min(options.churn_rate, 0.5 * often),
+        subscribers=max(6, options.subscribers),
+        rates={**options.rates, "crash": 2.0 * often, "client loss": 15.0 * often},
     )
 
 
