@@ -87,7 +87,10 @@ def has_regions(options: SimulationOptions) -> bool:
 
 def is_about_failovers(options: SimulationOptions) -> bool:
     """Return whether clients fail over more often than by chance."""
-    return not options.restarts and options.failover != with_redundancy(draw_ordinary(options.seed)).failover
+    return (
+        not options.restarts
+        and options.failover != with_redundancy(draw_ordinary(options.seed)).failover
+    )
 
 
 def test_a_world_has_no_more_brokers_than_can_be_simulated_fast() -> None:
