@@ -210,6 +210,7 @@ class DefineMemberSet(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Assigns a number to a set of members within this peer session."""
 
     number: Signed
+    """Negative in the reports of a leaf."""
     members: tuple[Member, ...]
 
 

@@ -143,8 +143,9 @@ class _HostileConnection:
     def _take(self, body: bytes) -> None:
         try:
             message = self.codec.decode(body)
-        except ProtocolError:
-            message = decode_handshake(body)
+        except ProtocolError as error:
+            self._tally.unreadable[f"{self.attack.target}: {error}"] += 1
+            return
         self._tally.count_answer(message)
         self.received(message)
 

@@ -7,7 +7,7 @@ import contextlib
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -159,6 +159,8 @@ class _FuzzRun:
             self.faults.append(f"the audit of the healthy pair is not clean: {self.audit}")
         for state, count in self.tally.unanswered.items():
             self.faults.append(f"{count} attacks got no answer in time ({state})")
+        for text, count in self.tally.unreadable.items():
+            self.faults.append(f"{count} frames of a broker cannot be read ({text})")
         if not options.judges_times or self.calm is None or self.attacked is None:
             return
         if self.attacked.p99_ms > options.latency_ratio_max * self.calm.p99_ms:
@@ -263,7 +265,8 @@ class _FuzzRun:
         self.files.append(str(path))
 
     @contextlib.contextmanager
-    def _noting_ends(self):  # type: ignore[no-untyped-def]
+    def _noting_ends(self) -> Iterator[None]:
+        """Note a process that has ended as a fault."""
         try:
             yield
         except EndedError as error:

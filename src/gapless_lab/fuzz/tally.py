@@ -38,6 +38,8 @@ class FuzzTally:
         """Reasons of refusals and disconnects, without their numbers and quotes."""
         self.unanswered: Counter[str] = Counter()
         """Attacks that the broker did not answer in time, by state."""
+        self.unreadable: Counter[str] = Counter()
+        """Frames of brokers that the receiver cannot decode."""
 
     def count_sent(self, attack: Attack, index: int) -> None:
         """A frame of an attack was sent."""

@@ -82,14 +82,13 @@ def test_bold_messages_are_partly_malformed_and_partly_extreme() -> None:
 
 
 class _Unknown(msgspec.Struct, array_like=True, tag="Unknown"):
-    when: msgspec.Raw | set[int]
+    numbers: set[int]
 
 
 def test_a_field_type_that_cannot_be_generated_is_an_error() -> None:
     made = generator(0.0, is_peer=False)
     with pytest.raises(AssertionError, match="teach the generator this type"):
-        for _ in range(50):
-            made.message(_Unknown)
+        made.message(_Unknown)
 
 
 # --- plans --------------------------------------------------------------------------------------
@@ -125,5 +124,7 @@ def test_every_message_type_is_sent_in_every_state(
 ) -> None:
     seen = {(each.state, frame.type) for each in planned(1, role, 250) for frame in each.frames}
     wanted = {(state, tag) for state in states if state != "handshake" for tag in types}
-    assert wanted - seen == set()
+    ends = {(state, "Disconnect") for state in states}  # one of many ends, so not in every state
+    assert wanted - seen - ends == set()
+    assert ends & seen
     assert {"Connect", "Connected"} <= {tag for state, tag in seen if state == "handshake"}
