@@ -67,6 +67,7 @@ def test_metrics_count_events_and_connections(loop: str) -> None:
             assert found["gapless_frames_total connection=client, direction=in"] >= 4
             assert found["gapless_bytes_total connection=client, direction=out"] > 100
             assert found["gapless_step_seconds_count"] > 5
+            assert 0 < found["gapless_step_max_recent_seconds"] <= found["gapless_step_max_seconds"]
             assert 0 < found["gapless_commits_total"] <= found["gapless_writes_total"]
             assert found["gapless_log_bytes pubend=trades"] > 100
             assert found["gapless_log_last_tick pubend=trades"] > 0
