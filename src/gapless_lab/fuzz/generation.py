@@ -25,7 +25,19 @@ LENGTHS: Final = (0, 1, 1, 2, 3)
 
 EXTREME_LENGTHS: Final = (0, 1, 50, 1_000)
 
-WRONG: Final = (None, -1, 2**64 - 1, 1.5, "text", b"\xff", [], [[]], {}, {"k": [1]}, True)
+WRONG: Final[tuple[Any, ...]] = (
+    None,
+    -1,
+    2**64 - 1,
+    1.5,
+    "text",
+    b"\xff",
+    [],
+    [[]],
+    {},
+    {"k": [1]},
+    True,
+)
 """Values of which most are of another type than the field."""
 
 WRONG_SHARE: Final = 0.05

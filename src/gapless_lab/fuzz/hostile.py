@@ -45,6 +45,9 @@ ATTACK_S: Final = 40.0
 DEAF_S: Final = 0.05
 """How long a deaf client reads nothing after its last frame."""
 
+SESSIONS_KEPT: Final = 2_000
+"""Peer sessions whose attacks are remembered."""
+
 LAST_REQUEST: Final = 999_999_999
 """The number of the request whose answer shows that all frames before it were read."""
 
@@ -58,14 +61,22 @@ class PeerNumbers:
 
     def __init__(self) -> None:
         self._last: dict[str, overlay.PeerSessionId] = {}
+        self._attacks: dict[tuple[str, int], int] = {}
 
     def next(self, attack: Attack) -> overlay.PeerSessionId:
-        """Return the next session. Its number is that of the attack, unless a greater one was sent."""
+        """Return the next session, which belongs to an attack."""
         last = self._last.get(attack.target)
         incarnation = time.time_ns() // 1_000 if last is None else last.incarnation
-        number = attack.number if last is None else max(attack.number, last.number + 1)
+        number = 1 if last is None else last.number + 1
         self._last[attack.target] = found = overlay.PeerSessionId(incarnation, number)
+        self._attacks[attack.target, number] = attack.number
+        if len(self._attacks) > SESSIONS_KEPT:
+            del self._attacks[next(iter(self._attacks))]
         return found
+
+    def attack_of(self, target: str, number: int) -> int | None:
+        """Return the attack to which a session with a broker belongs, if it is remembered."""
+        return self._attacks.get((target, number))
 
     def sent(self, target: str, own: overlay.PeerSessionId) -> None:
         """A frame of an attack has contained a session."""
@@ -142,12 +153,19 @@ class _HostileConnection:
 
     def _take(self, body: bytes) -> None:
         try:
-            message = self.codec.decode(body)
+            message = self._decoded(body)
         except ProtocolError as error:
             self._tally.unreadable[f"{self.attack.target}: {error}"] += 1
             return
         self._tally.count_answer(message)
         self.received(message)
+
+    def _decoded(self, body: bytes) -> Any:
+        """Return a message; in an attack on the handshake it may be the answer to that."""
+        if self.attack.state is AttackerState.HANDSHAKE:
+            with contextlib.suppress(ProtocolError):
+                return decode_handshake(body)
+        return self.codec.decode(body)
 
     def received(self, message: Any) -> None:
         """A message has come."""

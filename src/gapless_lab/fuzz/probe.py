@@ -9,6 +9,7 @@ import resource
 import sys
 import time
 from asyncio import AbstractEventLoop
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -32,6 +33,9 @@ __all__ = [
 SLOWEST_KEPT: Final = 20
 """Steps that are reported between two measurements."""
 
+TYPES_REPORTED: Final = 60
+"""Types of objects whose number is reported."""
+
 SHOWN_MESSAGES: Final = 4
 """Messages of a packet that a description names."""
 
@@ -47,9 +51,9 @@ class SlowStep(msgspec.Struct, frozen=True):
     wall_ms: float
     event: str
     attack: int | None = None
-    """The attack that sent the frame; None if the event names no attack."""
-    sequence: int | None = None
-    """The number of the packet in the session of a peer."""
+    """The attack of the client that sent the frame."""
+    session: int | None = None
+    """The number of the session in which the hostile neighbour sent the packet."""
 
 
 class MemoryUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,6 +64,8 @@ class MemoryUse(msgspec.Struct, frozen=True, kw_only=True):
     resident: int
     objects: int
     """Objects that the garbage collector tracks."""
+    types: dict[str, int]
+    """The most frequent types of these."""
 
 
 class BrokerMeasurement(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,7 +124,7 @@ class StepProbe:
 
 def _described(cpu_ms: float, wall_ms: float, events: Sequence[MachineEvent]) -> SlowStep:
     """Return a slow step with its cause."""
-    attack = sequence = None
+    attack = session = None
     names: list[str] = []
     for event in events:
         if isinstance(event, ClientRequest):
@@ -130,12 +136,12 @@ def _described(cpu_ms: float, wall_ms: float, events: Sequence[MachineEvent]) ->
             shown = ", ".join(messages[:SHOWN_MESSAGES]) or type(packet).__name__
             names.append(f"{shown} of {event.peer}")
             if event.peer == HOSTILE and hasattr(packet, "sender"):
-                attack, sequence = packet.sender.number, packet.sequence
+                session = packet.sender.number
         else:
             names.append("time passes" if event is None else type(event).__name__)
     more = f" and {len(names) - SHOWN_CLIENTS} more" if len(names) > SHOWN_CLIENTS else ""
     text = ", ".join(names[:SHOWN_CLIENTS]) + more
-    return SlowStep(round(cpu_ms, 2), round(wall_ms, 2), text, attack, sequence)
+    return SlowStep(round(cpu_ms, 2), round(wall_ms, 2), text, attack, session)
 
 
 def _attack_of(client: str) -> int | None:
@@ -234,7 +240,13 @@ def measure_memory() -> MemoryUse:
         mallinfo2.restype = _Mallinfo2
         found = mallinfo2()
         in_use = found.uordblks + found.hblkhd
-    return MemoryUse(in_use=in_use, resident=resident, objects=len(gc.get_objects()))
+    types = Counter(type(each).__name__ for each in gc.get_objects())
+    return MemoryUse(
+        in_use=in_use,
+        resident=resident,
+        objects=types.total(),
+        types=dict(types.most_common(TYPES_REPORTED)),
+    )
 
 
 def _resident_bytes() -> int:

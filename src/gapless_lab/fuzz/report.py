@@ -19,6 +19,9 @@ __all__ = ["FuzzOptions", "FuzzReport", "MemoryRow", "SlowStepRow", "show_report
 SHOWN: Final = 25
 """Lines of a table."""
 
+TYPES_SHOWN: Final = 8
+"""Types of objects that are shown with the memory of a broker."""
+
 
 class FuzzOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Options of a run."""
@@ -49,6 +52,13 @@ class MemoryRow(msgspec.Struct, frozen=True, kw_only=True):
     def grown(self) -> int:
         """By how many bytes it has grown."""
         return self.after.in_use - self.before.in_use
+
+    @property
+    def more_objects(self) -> dict[str, int]:
+        """The types with most new objects, and how many more there are."""
+        more = Counter(self.after.types)
+        more.subtract(self.before.types)
+        return dict(more.most_common(TYPES_SHOWN))
 
 
 class SlowStepRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,5 +163,8 @@ def _show_memory(console: Console, rows: list[MemoryRow]) -> None:
         console.print(
             f"memory of {row.broker}: {row.before.in_use / 2**20:.1f} MiB before, "
             f"{row.after.in_use / 2**20:.1f} MiB after; {row.before.objects:,} and "
-            f"{row.after.objects:,} objects; stored {row.stored_before} and {row.stored_after}"
+            f"{row.after.objects:,} objects, {row.more_objects} more; "
+            f"stored {row.stored_before} and {row.stored_after}",
+            markup=False,
+            soft_wrap=True,
         )

@@ -38,7 +38,7 @@ __all__ = ["perform", "perform_and_show"]
 EXIT_UNCLEAN: Final = 1
 EXIT_INTERRUPTED: Final = 130
 
-RECORDED_SEEDS: Final = 6
+RECORDED_SEEDS: Final = 4
 """Runs of the simulator that are recorded."""
 
 CLIENTS: Final = 5
@@ -238,6 +238,9 @@ class _FuzzRun:
         return found
 
     def _note_step(self, broker: str, step: SlowStep) -> None:
+        if step.session is not None:
+            number = self._numbers.attack_of(broker, step.session)
+            step = msgspec.structs.replace(step, attack=number)
         attack = self._recent.get(step.attack or 0)
         row = SlowStepRow(broker=broker, step=step, frames=_frames_of(attack, step))
         self.slowest = sorted(

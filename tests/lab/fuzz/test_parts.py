@@ -161,7 +161,7 @@ def test_a_recording_has_the_sessions_of_clients_and_brokers_with_names_of_the_o
 # --- the probe ------------------------------------------------------------------------------------
 
 
-def test_the_probe_names_the_attack_and_the_packet_of_a_step() -> None:
+def test_the_probe_names_the_attack_or_the_session_of_a_step() -> None:
     probe = StepProbe()
     packet = Packet(PeerSessionId(1, 12), PeerSessionId(1, 1), 7, (Heartbeat(1, 1, 1),))
     probe.begin((ClientRequest("fuzz-5.1", OpenPubend(1, "x")),))
@@ -169,10 +169,10 @@ def test_the_probe_names_the_attack_and_the_packet_of_a_step() -> None:
     probe.begin((Received("b2", packet),))
     probe.end()
     probe.end()
-    found = {step.event: (step.attack, step.sequence) for step in probe.take_slowest()}
+    found = {step.event: (step.attack, step.session) for step in probe.take_slowest()}
     assert found == {
         "OpenPubend of fuzz-5.1": (5, None),
-        "Heartbeat of a0": (12, 7),
+        "Heartbeat of a0": (None, 12),
         "Heartbeat of b2": (None, None),
     }
     assert probe.take_slowest() == []
