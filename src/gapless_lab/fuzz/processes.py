@@ -45,7 +45,8 @@ LOG_SHOWN: Final = 3_000
 """Characters at the end of a log that are shown when its process has ended."""
 
 PARAMETERS: Final[dict[str, int]] = {
-    "cache_bytes": 2_097_152,
+    "cache_bytes": 131_072,
+    "delta_log_max": 64,
     "retention_s": 2,
     "publisher_ttl_s": 2,
     "staged_ttl_s": 2,
@@ -63,8 +64,8 @@ PARAMETERS: Final[dict[str, int]] = {
     "stale_table_ttl_s": 4,
     "redial_max_ms": 500,
 }
-"""Short memories: what a broker keeps for a time is not memory left behind, and the run must see
-the end of it."""
+"""Short memories and small caches: what a broker keeps for a time or up to a limit is not memory left
+behind, and the run must see the end of it."""
 
 T = TypeVar("T")
 

@@ -183,16 +183,19 @@ class _FuzzRun:
         ]
         watching = asyncio.create_task(self._watch(frames))
         tasks = [asyncio.create_task(each) for each in attackers]
-        attacking = asyncio.gather(*tasks)
         try:
-            await asyncio.wait({attacking, watching}, return_when=asyncio.FIRST_COMPLETED)
-            if watching.done():
-                await watching
-            await attacking
+            waiting: set[asyncio.Task[None]] = {*tasks}
+            while waiting:
+                done, _ = await asyncio.wait(
+                    {*waiting, watching}, return_when=asyncio.FIRST_COMPLETED
+                )
+                for task in done:
+                    task.result()  # an error ends the attack
+                waiting -= done
         finally:
             for task in (*tasks, watching):
                 task.cancel()
-            await asyncio.gather(*tasks, watching, attacking, return_exceptions=True)
+            await asyncio.gather(*tasks, watching, return_exceptions=True)
         await self._measure()
 
     async def _keep_attacking(
