@@ -33,7 +33,7 @@ from gapless_lab.fuzz.report import (
 )
 from gapless_lab.fuzz.tally import FuzzTally
 
-__all__ = ["perform", "perform_and_show"]
+__all__ = ["FuzzRun", "perform", "perform_and_show"]
 
 EXIT_UNCLEAN: Final = 1
 EXIT_INTERRUPTED: Final = 130
@@ -70,7 +70,7 @@ FRAMES_SHOWN: Final = 3
 """Frames that a slow step names."""
 
 
-class _FuzzRun:
+class FuzzRun:
     """One run."""
 
     def __init__(
@@ -329,7 +329,7 @@ async def perform(
         say("starting brokers")
         overlay = AttackedOverlay(Path(directory) / "brokers")
         async with overlay:
-            run = _FuzzRun(options, overlay, saved, say)
+            run = FuzzRun(options, overlay, saved, say)
             if replayed is not None:
                 await run.replay(replayed)
             else:
