@@ -36,6 +36,8 @@ class FuzzOptions(msgspec.Struct, frozen=True, kw_only=True):
     latency_ratio_max: float = 3.0
     calm_s: float = 20.0
     """How long the healthy pair is measured without an attack, if times are judged."""
+    rest_s: float = 6.0
+    """How long nothing is sent before memory is measured, so that what is kept for a time is gone."""
 
 
 class MemoryRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -55,9 +55,6 @@ MEASURE_S: Final = 1.0
 WARM_UP: Final = 0.3
 """The share of the frames after which memory is measured first: names and caches are filled then."""
 
-REST_S: Final = 6.0
-"""How long nothing is sent before memory is measured, so that what is kept for a time is gone."""
-
 GROWTH_BYTES_MAX: Final = 4 * 1024 * 1024
 """How much more memory a broker may use after the attack: caches that were not full before."""
 
@@ -114,7 +111,7 @@ class FuzzRun:
     async def replay(self, attacks: list[Attack]) -> None:
         """Repeat saved attacks, one after the other."""
         with self._noting_ends():
-            self._before = await self._rest(0.0)
+            self._before = await self._measure(with_memory=True)
             for attack in attacks:
                 await self._perform(attack, None)
                 await self._measure()
@@ -253,10 +250,10 @@ class FuzzRun:
             text = f"a step of {broker} took {step.cpu_ms:.0f} ms: {step.event}"
             self._fault(text, [*self._recent.values()] if attack is None else [attack])
 
-    async def _rest(self, seconds: float = REST_S) -> dict[str, BrokerMeasurement]:
+    async def _rest(self) -> dict[str, BrokerMeasurement]:
         """Send nothing for a while, then measure memory."""
         self._say("resting, then measuring memory")
-        await asyncio.sleep(seconds)
+        await asyncio.sleep(self._options.rest_s)
         return await self._measure(with_memory=True)
 
     # --- faults ----------------------------------------------------------------------------------

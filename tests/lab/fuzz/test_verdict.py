@@ -12,7 +12,6 @@ import pytest
 from gapless.cli.main import main
 from gapless.core.address import Address
 from gapless.runtime.ports import ReservedPorts
-from gapless_lab.fuzz import run as run_module
 from gapless_lab.fuzz.attacks import (
     Attack,
     AttackerRole,
@@ -90,16 +89,11 @@ def replayed(
     ports = ReservedPorts(1)
     overlay = FakeOverlay(FakeBroker(ports.ports[0], *answers), FakePair(audit, FAST))
     found = FuzzRun(
-        options or FuzzOptions(), cast("AttackedOverlay", overlay), saved, lambda _: None
+        options or FuzzOptions(rest_s=0), cast("AttackedOverlay", overlay), saved, lambda _: None
     )
     asyncio.run(found.replay([attack(1), attack(2)]))
     ports.release()
     return found.report(1.0)
-
-
-@pytest.fixture(autouse=True)
-def _without_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_module, "REST_S", 0.0)
 
 
 def test_a_run_without_faults_is_clean(tmp_path: Path) -> None:
@@ -125,7 +119,7 @@ def test_a_slow_step_is_a_fault_if_times_are_judged(
     tmp_path: Path, judges_times: bool, faults: int
 ) -> None:
     slow = measured(slowest=(SlowStep(120.0, 300.0, "Subscribe of fuzz-1.1", 1),))
-    options = FuzzOptions(judges_times=judges_times)
+    options = FuzzOptions(judges_times=judges_times, rest_s=0)
     report = replayed(tmp_path, measured(), slow, measured(), options=options)
     assert len(report.faults) == len(report.saved) == faults
     assert report.slowest[0].frames == ["bomb noise (1 bytes)"]
@@ -149,7 +143,9 @@ def test_late_deliveries_are_a_fault(tmp_path: Path) -> None:
     slow = msgspec.structs.replace(FAST, p99_ms=6.1)
     ports = ReservedPorts(1)
     overlay = FakeOverlay(FakeBroker(ports.ports[0], measured()), FakePair(CLEAN, slow))
-    found = FuzzRun(FuzzOptions(), cast("AttackedOverlay", overlay), tmp_path, lambda _: None)
+    found = FuzzRun(
+        FuzzOptions(rest_s=0), cast("AttackedOverlay", overlay), tmp_path, lambda _: None
+    )
     found.calm = FAST
     asyncio.run(found.replay([]))
     ports.release()
