@@ -21,7 +21,7 @@ import msgspec
 from gapless.content.search import SEARCHED_TEXT_MIN, starts
 from gapless.core.limits import PATTERN_CELLS_MAX, PATTERN_MEMORY_MAX
 
-__all__ = ["MANY", "ONE", "Pattern"]
+__all__ = ["MANY", "ONE", "Pattern", "forget_patterns"]
 
 ONE: Final = "_"
 MANY: Final = "%"
@@ -344,3 +344,8 @@ def _length(tokens: tuple[str, ...]) -> int:
 
 
 _compiled: Final = _Memory()
+
+
+def forget_patterns() -> None:
+    """Empty the cache of compiled patterns, so that memory can be measured without it."""
+    _compiled.clear()

@@ -25,6 +25,7 @@ __all__ = [
     "count_within",
     "encode_publications",
     "encoded_bytes",
+    "forget_encodings",
     "in_rows",
 ]
 
@@ -119,6 +120,10 @@ class _Contents:
         """By identity; it keeps the publications alive, so that their ids are not reused."""
         self._held = 0
 
+    def clear(self) -> None:
+        self._known.clear()
+        self._held = 0
+
     def measure(self, publications: tuple[Publication, ...]) -> int:
         if not publications:
             return 0
@@ -150,6 +155,10 @@ class _EncodingCache:
 
     def __init__(self) -> None:
         self._known: OrderedDict[int, _PackedEvents] = OrderedDict()
+        self._held = 0
+
+    def clear(self) -> None:
+        self._known.clear()
         self._held = 0
 
     def note(self, publications: tuple[Publication, ...], packed: bytes) -> None:
@@ -208,3 +217,9 @@ class _EncodingCache:
 
 _contents: Final = _Contents()
 _encodings: Final = _EncodingCache()
+
+
+def forget_encodings() -> None:
+    """Empty the caches, so that memory can be measured without them."""
+    _contents.clear()
+    _encodings.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import gc
 import heapq
 import resource
@@ -15,9 +16,11 @@ from typing import Any, Final
 
 import msgspec
 
+from gapless.content.like import forget_patterns
 from gapless.core.context import StepTime
 from gapless.core.effects import Effect
 from gapless.core.events import ClientRequest, MachineEvent, Received
+from gapless.packed.encode import forget_encodings
 from gapless.runtime.driver import DrivenMachine, Driver, EffectHandler
 from gapless_lab.fuzz.vocabulary import HOSTILE
 
@@ -27,6 +30,7 @@ __all__ = [
     "ProbedDriver",
     "SlowStep",
     "StepProbe",
+    "function_caches",
     "measure_memory",
 ]
 
@@ -225,12 +229,23 @@ class _Mallinfo2(ctypes.Structure):
     ]
 
 
-def measure_memory() -> MemoryUse:
-    """Collect garbage and return the memory of this process.
+def function_caches() -> list[Any]:
+    """Return the caches of functions of gapless. It must be called before objects are frozen."""
+    kind: type = type(functools.lru_cache(len))
+    found = [each for each in gc.get_objects() if isinstance(each, kind)]
+    return [each for each in found if each.__module__.startswith("gapless.")]
+
+
+def measure_memory(caches: Iterable[Any] = ()) -> MemoryUse:
+    """Empty caches, which are bounded, collect garbage, and return the memory of this process.
 
     Allocated bytes are exact only if Python allocates with malloc, in one arena: ``PYTHONMALLOC=malloc``
     and ``MALLOC_ARENA_MAX=1``.
     """
+    forget_encodings()
+    forget_patterns()
+    for cache in caches:
+        cache.cache_clear()
     for _ in range(3):
         gc.collect()
     resident = _resident_bytes()

@@ -26,7 +26,13 @@ from gapless.runtime.process import (
     run_loop,
     settle_down,
 )
-from gapless_lab.fuzz.probe import BrokerMeasurement, ProbedDriver, StepProbe, measure_memory
+from gapless_lab.fuzz.probe import (
+    BrokerMeasurement,
+    ProbedDriver,
+    StepProbe,
+    function_caches,
+    measure_memory,
+)
 
 __all__ = ["main"]
 
@@ -43,6 +49,7 @@ class _ProbedBroker:
     def __init__(self, config: BrokerConfig) -> None:
         self._probe = ProbedDriver.probe = StepProbe()
         self._errors: list[str] = []
+        self._caches = function_caches()
         self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.node = _ProbedNode(config.settings, on_failure=self._failed)
 
@@ -78,7 +85,7 @@ class _ProbedBroker:
             "clients": len(node.clients),
         }
         return BrokerMeasurement(
-            memory=measure_memory() if with_memory else None,
+            memory=measure_memory(self._caches) if with_memory else None,
             frames=sum(each.frames_in for each in traffic),
             steps=node.driver.steps,
             slowest=slowest,
