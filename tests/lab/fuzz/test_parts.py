@@ -192,3 +192,11 @@ def test_memory_in_use_grows_with_what_is_kept() -> None:
     after = measure_memory()
     assert after.in_use - before.in_use > 40_000_000
     assert len(kept) == 50_000_000
+
+
+def test_a_tick_of_a_neighbour_that_no_client_can_present_is_malformed() -> None:
+    released = msgspec.msgpack.encode(["Released", [PUBENDS[0], 1], 2**62])
+    assert LINK_PACKETS.decode(as_packet(released)).messages[0].up_to == 2**62
+    above = msgspec.msgpack.encode(["Released", [PUBENDS[0], 1], 2**62 + 1])
+    with pytest.raises(ProtocolError, match="Expected `int` <= 4611686018427387904"):
+        LINK_PACKETS.decode(as_packet(above))
