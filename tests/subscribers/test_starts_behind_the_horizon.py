@@ -192,13 +192,12 @@ def cursors_examined(world: BrokerHarness, absent: int, monkeypatch: pytest.Monk
     world.publisher("p", "P0")
     world.run(s=1)
     count = 0
-    original = Cursor.in_merge
+    in_merge = vars(Cursor)["in_merge"].fget
 
     def counted(cursor: Cursor) -> bool:
         nonlocal count
         count += 1
-        assert original.fget is not None
-        return bool(original.fget(cursor))
+        return bool(in_merge(cursor))
 
     monkeypatch.setattr(Cursor, "in_merge", property(counted))
     world.publisher("p", "P1")
