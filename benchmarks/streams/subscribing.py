@@ -2,7 +2,9 @@
 
 A client at the last broker of a line subscribes to the stream of the first one, beside a subscription
 to all of it. A new filter is *covered* by that one, or it is not. The stream is idle, or carries events
-all the time. Between two calls there is a pause, except where calls are made in a row.
+all the time. Between two calls there is a pause, except where calls are made in a row. A new filter that
+is not covered costs one write on the way. The time of a single publish to the client's own broker, which
+is a write too, shows how fast the machine is now.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from benchmarks.streams import ends
 from benchmarks.streams.stage import Ends, brokers
 from gapless.client import Session, Subscription
 
-__all__ = ["COVERED", "KINDS", "NOT_COVERED", "PRESENT", "Subscribing", "measure_subscribing"]
+__all__ = ["CALLS", "KINDS", "PRESENT", "Subscribing", "measure_subscribing"]
 
 PRESENT: Final = "present"
 NOT_COVERED: Final = "subscribe, not covered"
@@ -29,7 +31,9 @@ IN_A_ROW: Final = "subscribe, 16 in a row"
 DURABLE: Final = "subscribe durably"
 SWITCH_COVERED: Final = "set_filter, covered"
 SWITCH: Final = "set_filter, not covered"
-KINDS: Final = (NOT_COVERED, COVERED, IN_A_ROW, DURABLE, SWITCH_COVERED, SWITCH)
+PUBLISH: Final = "publish, as a yardstick"
+CALLS: Final = (NOT_COVERED, COVERED, IN_A_ROW, DURABLE, SWITCH_COVERED, SWITCH)
+KINDS: Final = (*CALLS, PUBLISH)
 
 PAUSE_S: Final = 0.25
 """Between two calls: the changes of the one before have reached every broker."""
@@ -76,6 +80,7 @@ async def measure_subscribing(hops: int, busy: bool, count: int) -> list[Subscri
                     DURABLE: await _subscribes(session, "volume = -5{}", count, durable=True),
                     SWITCH_COVERED: await _switches(session, "volume > 99{:02}", count),
                     SWITCH: await _switches(session, "volume = -7{}", count),
+                    PUBLISH: await _publishes(session, count),
                 }
         finally:
             line.stop()
@@ -116,6 +121,16 @@ async def _subscribes(
         await subscription.__aexit__(None, None, None)
         if name is not None:
             await session.unsubscribe(name)
+    return times
+
+
+async def _publishes(session: Session, count: int) -> list[float]:
+    """Publish single events that no subscription matches, with a pause before each."""
+    times = []
+    async with session.publisher("yardstick", advertisement="volume < -1000") as publisher:
+        for _ in range(count):
+            await asyncio.sleep(PAUSE_S)
+            times.append(await _timed(publisher.publish({"volume": -1001})))
     return times
 
 
