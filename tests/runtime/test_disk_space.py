@@ -35,6 +35,11 @@ def test_all_logs_get_a_share_of_the_free_space_and_one_log_may_use_all_of_it(
     assert found.all_logs_bytes_max == found.log_bytes_max == 100 * GIB
 
 
+def test_brokers_on_one_disk_divide_the_share(tmp_path: Path, disk: list[DiskSpace]) -> None:
+    assert disk
+    assert with_log_limits(DEFAULTS, tmp_path, 4).all_logs_bytes_max == 25 * GIB
+
+
 def test_what_the_broker_has_stored_counts_as_free_so_that_the_share_stays_the_same(
     tmp_path: Path, disk: list[DiskSpace]
 ) -> None:

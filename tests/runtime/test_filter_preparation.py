@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import Any, get_args
 
@@ -11,7 +12,7 @@ import pytest
 from gapless.content import filter as filter_module
 from gapless.content.normal import normalise
 from gapless.core.limits import FILTER_QUICK_TEXT_MAX
-from gapless.messages.clients import Refused, SetFilter, Subscribe, Subscribed
+from gapless.messages.clients import PastFilter, Refused, SetFilter, Subscribe, Subscribed
 from gapless.messages.operating import BrokerReply, GetBroker
 from gapless.runtime.filters import FILTERED_REQUESTS, FilterPreparation, is_quick
 from gapless.wire.codec import Request
@@ -60,7 +61,7 @@ def test_a_filter_that_takes_long_delays_no_other_client(
             refused = await hostile.next(Refused, request=set_filter)
             assert "512 conjunctions" in refused.reason
             await hostile.next(BrokerReply, request=later)
-            assert threads == ["gapless-filters_0"], "the machine makes it no second time"
+            assert threads == ["gapless-filters"], "the machine makes it no second time"
 
     run(scenario(), loop)
 
@@ -101,9 +102,30 @@ def test_every_request_with_a_filter_is_prepared() -> None:
 
 
 def test_only_texts_that_may_take_long_are_prepared_by_the_thread() -> None:
-    preparation = FilterPreparation()
+    preparation = FilterPreparation(9)
     assert preparation.texts_of(SetFilter(1, "s", "symbol = 'IBM' AND price > 90")) == ()
     assert preparation.texts_of(SetFilter(1, "s", hard("a"))) == (hard("a"),)
     assert preparation.texts_of(GetBroker(1)) == ()
+    many = tuple(PastFilter(hard(f"x{number}"), ()) for number in range(9))
+    assert preparation.texts_of(Subscribe(1, "s", "a = 1", past_filters=many)) == (), (
+        "the machine refuses so many before it reads them"
+    )
+    assert preparation.texts_of(Subscribe(1, "s", None, durable=True)) == ()
     assert not is_quick("a = 1 AND " * FILTER_QUICK_TEXT_MAX + "b = 1")
     assert is_quick("a = 1 OR b = 2 OR c = 3")
+
+
+def test_texts_of_a_connection_that_has_closed_are_left_out_and_end_no_later_work() -> None:
+    made: list[str] = []
+
+    async def scenario() -> None:
+        preparation = FilterPreparation(9)
+        done = asyncio.Event()
+        preparation.prepare((hard("gone"),), lambda: False, lambda: made.append("gone"))
+        preparation.prepare((hard("here"),), lambda: True, done.set)
+        await done.wait()
+        preparation.close()
+        preparation.prepare((hard("late"),), lambda: True, lambda: made.append("late"))
+
+    asyncio.run(scenario())
+    assert made == ["gone"], "the first call came back without a filter, and the last is not taken"

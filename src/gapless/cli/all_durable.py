@@ -6,17 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gapless.cli.output import listing, printable, timestamp
+from gapless.cli.output import print_listing, printable, timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rich.table import Table
-
     from gapless.client import Session
     from gapless.messages.mobility import DurableEntry
 
-__all__ = ["AllDurable", "all_durable", "duplicates", "entry_at", "table", "warnings"]
+__all__ = ["AllDurable", "all_durable", "duplicates", "entry_at", "print_table", "warnings"]
 
 
 class AllDurable(msgspec.Struct, frozen=True):
@@ -71,10 +69,10 @@ def warnings(found: AllDurable) -> list[str]:
     return lines
 
 
-def table(entries: Sequence[DurableEntry]) -> Table:
-    """Return a table of subscriptions."""
+def print_table(entries: Sequence[DurableEntry]) -> None:
+    """Print a table of subscriptions."""
     rows = [(each.name, each.host.broker, _client(each), each.filter) for each in entries]
-    return listing("subscription", "broker", "client", "filter", rows=rows)
+    print_listing("subscription", "broker", "client", "filter", rows=rows)
 
 
 def _client(entry: DurableEntry) -> str:

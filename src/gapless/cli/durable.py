@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gapless.cli.all_durable import AllDurable, all_durable, entry_at, table, warnings
+from gapless.cli.all_durable import AllDurable, all_durable, entry_at, print_table, warnings
 from gapless.cli.broker_calls import (
     DEADLINE_S,
     Listed,
@@ -25,7 +25,15 @@ from gapless.cli.inspection import (
     show_subscriptions,
 )
 from gapless.cli.logs import event_line
-from gapless.cli.options import URL_DEFAULT, AsJson, Deadline, TokenFile, Url, settle
+from gapless.cli.options import (
+    URL_DEFAULT,
+    AsJson,
+    Deadline,
+    TokenFile,
+    Url,
+    optional_store_directory,
+    settle,
+)
 from gapless.cli.output import (
     console,
     facts,
@@ -38,6 +46,7 @@ from gapless.cli.output import (
 )
 from gapless.cli.peek import Peek
 from gapless.cli.positions import HELP, read_position
+from gapless.core.errors import UsageError
 
 if TYPE_CHECKING:
     from gapless.client import Session
@@ -60,6 +69,7 @@ Directory = Annotated[
         "--directory",
         metavar="DIRECTORY",
         help="The data directory of a stopped broker, in place of a URL.",
+        callback=optional_store_directory,
     ),
 ]
 Force = Annotated[
@@ -85,6 +95,8 @@ def _ls(
     """List durable subscriptions; names that several subscriptions have are reported."""
     settle(context, as_json=as_json)
     if everywhere:
+        if pattern or limit:
+            raise UsageError("--all lists everything; leave the pattern and --limit out")
         found = call_broker(url, all_durable, deadline_s=deadline, token_file=token_file)
         _show_all(found, as_json=as_json)
         return
@@ -96,7 +108,10 @@ def _show_all(found: AllDurable, *, as_json: bool) -> None:
     if as_json:
         print_json({"subscriptions": records(found.entries), "silent": found.silent})
         return
-    console().print(table(found.entries) if found.entries else "no subscriptions")
+    if found.entries:
+        print_table(found.entries)
+    else:
+        console().print("no subscriptions")
     for line in warnings(found):
         print_note(f"warning: {line}")
 
@@ -275,9 +290,14 @@ def _rm(
     deadline: Deadline = DEADLINE_S,
     as_json: AsJson = False,
 ) -> None:
-    """End a durable subscription, wherever it is. The events that it has not received are no longer kept for it."""
+    """End a durable subscription, wherever it is.
+
+    The events that it has not received are no longer kept for it.
+    """
     settle(context, as_json=as_json)
     if directory is not None:
+        if at is not None:
+            raise UsageError("--directory names the broker; leave --at out")
         from gapless.cli.stopped import remove_durable
 
         remove_durable(directory, name, as_json=as_json)

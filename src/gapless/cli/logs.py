@@ -11,7 +11,16 @@ import msgspec
 import typer
 
 from gapless.cli.broker_calls import DEADLINE_S, call_broker
-from gapless.cli.options import URL_DEFAULT, AsJson, DataDirectory, Deadline, TokenFile, Url, settle
+from gapless.cli.options import (
+    URL_DEFAULT,
+    AsJson,
+    DataDirectory,
+    Deadline,
+    TokenFile,
+    Url,
+    settle,
+    store_directory,
+)
 from gapless.cli.output import console, listing, print_json, records, size, timestamp
 
 if TYPE_CHECKING:
@@ -32,7 +41,12 @@ log = typer.Typer(
 PubendArgument = Annotated[str, typer.Argument(metavar="PUBEND", help="The name of the pubend.")]
 Low = Annotated[int, typer.Option("--from", metavar="TICK", help="The first tick.")]
 StoppedDirectory = Annotated[
-    Path, typer.Argument(metavar="DIRECTORY", help="The data directory of a stopped broker.")
+    Path,
+    typer.Argument(
+        metavar="DIRECTORY",
+        help="The data directory of a stopped broker.",
+        callback=store_directory,
+    ),
 ]
 TRIM_HELP = "The last tick to release, or a time such as 2026-03-01T09:30; latest: everything."
 High = Annotated[int | None, typer.Option("--up-to", metavar="TICK", help="The last tick.")]

@@ -21,6 +21,7 @@ __all__ = [
     "TokenFile",
     "Url",
     "Wait",
+    "optional_store_directory",
     "settle",
     "store_directory",
 ]
@@ -104,6 +105,11 @@ def store_directory(path: Path) -> Path:
         problem = f"{path} has the data of several brokers; choose one: {names}{more}"
         raise UsageError(problem)
     return path
+
+
+def optional_store_directory(path: Path | None) -> Path | None:
+    """Return the directory with the data of a broker, or None if no directory is given."""
+    return None if path is None else store_directory(path)
 
 
 DataDirectory = Annotated[

@@ -7,13 +7,9 @@ from typing import Annotated
 
 import typer
 
-from gapless.cli.options import AsJson, TokenFile, settle, store_directory
+from gapless.cli.options import AsJson, TokenFile, optional_store_directory, settle
 
 __all__ = ["doctor", "explain", "protocol"]
-
-
-def _store_directory(data: Path | None) -> Path | None:
-    return None if data is None else store_directory(data)
 
 
 def doctor(
@@ -22,7 +18,9 @@ def doctor(
     data: Annotated[
         Path | None,
         typer.Option(
-            "--data", help="Also check a broker's data directory.", callback=_store_directory
+            "--data",
+            help="Also check a broker's data directory.",
+            callback=optional_store_directory,
         ),
     ] = None,
     port: Annotated[int, typer.Option(min=1, max=65_535, help="The port to check.")] = 7400,

@@ -314,10 +314,10 @@ class Session:
         The name is looked for at all brokers. While a broker that may host it does not answer, the
         subscription waits for that broker; with ``create`` it is created all the same. If another
         client has it, that client loses it, or with ``take_over=False`` the call is refused.
-        Without ``durable`` and without a filter, all events match. With ``order="total"`` all subscribers see the events of all
-        pubends in one order. At most ``prefetch`` events wait to be handed out. Where a log has
-        released events that the subscription must receive, :class:`GapError` is raised, or with
-        ``on_gap="report"`` added to ``gaps``.
+        Without ``durable`` and without a filter, all events match. With ``order="total"`` all
+        subscribers see the events of all pubends in one order. At most ``prefetch`` events wait to
+        be handed out. Where a log has released events that the subscription must receive,
+        :class:`GapError` is raised, or with ``on_gap="report"`` added to ``gaps``.
         """
         self._check()
         if order not in (*_ORDERS,):

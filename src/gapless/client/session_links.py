@@ -42,7 +42,8 @@ class SessionLinks:
     @property
     def are_connected(self) -> bool:
         """Whether the main link and all links that are in use have a connection."""
-        others = (*self._pinned_links.values(), *self._failover_links.values())
+        redirected = (each for links in self._host_links.values() for each in links)
+        others = (*self._pinned_links.values(), *self._failover_links.values(), *redirected)
         return self.main.is_up and all(link.is_up for link in others if link.has_users)
 
     @property

@@ -143,7 +143,9 @@ class ClientSession:
             if texts:
                 self._prepares = True
                 self.connection.pause_reading()
-                self._clients.filters.prepare(texts, partial(self._prepared, request))
+                self._clients.filters.prepare(
+                    texts, lambda: not self.connection.over, partial(self._prepared, request)
+                )
             else:
                 self._request(request)
 
@@ -236,7 +238,7 @@ class ClientSessions:
         self.audit = audit
         self.handle_all = handle_all
         self.traffic = TrafficCounters()
-        self.filters = FilterPreparation()
+        self.filters = FilterPreparation(1 + parameters.segments_max)
         self.published = 0
         self.delivered = 0
         self.disconnected = 0

@@ -78,6 +78,7 @@ class _BrokerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     listen: str = f"127.0.0.1:{PORT}"
     advertise: str = ""
     metrics: str = ""
+    disk_shared_by: Annotated[int, msgspec.Meta(ge=1)] = 1
     log: LogConfig = LogConfig()
     audit: AuditOptions | None = None
     access: AccessOptions | None = None
@@ -114,6 +115,7 @@ def load_config(path: Path, *, restarts: int = 0) -> BrokerConfig:
             audit=_audit(found, path.parent),
             access=_access(found, path.parent),
             restarts=restarts,
+            disk_shared_by=found.disk_shared_by,
         )
         _check_cell(found, settings)
     except UsageError as error:

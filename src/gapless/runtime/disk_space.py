@@ -19,8 +19,7 @@ SPACE_CHECK_INTERVAL_S: Final = 5.0
 
 _LOGS_PART: Final = 4
 """All logs together take at most this part of the space that a broker finds at its start. Twice as
-much is possible while absent subscribers keep logs, and the database needs space beside its rows.
-Other brokers may use the same disk."""
+much is possible while absent subscribers keep logs, and the database needs space beside its rows."""
 
 _WARNING_PART: Final = 10
 """The warning comes when less than this part of the disk is free."""
@@ -42,11 +41,11 @@ def disk_space(directory: Path) -> DiskSpace | None:
     return DiskSpace(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
 
-def with_log_limits(parameters: Parameters, data: Path | None) -> Parameters:
+def with_log_limits(parameters: Parameters, data: Path | None, shared_by: int = 1) -> Parameters:
     """Return parameters whose limits of logs are numbers: by default a share of the disk.
 
-    The share is of the space that is free or used by this broker. Without a data directory logs are
-    in memory.
+    The share is of the space that is free or used by this broker, divided by the number of brokers
+    that share the disk. Without a data directory logs are in memory.
     """
     together = parameters.all_logs_bytes_max
     if not together:
@@ -54,7 +53,7 @@ def with_log_limits(parameters: Parameters, data: Path | None) -> Parameters:
         if data is None or space is None:
             together = MEMORY_LOG_BYTES
         else:
-            together = (space.free + _used(data)) // _LOGS_PART
+            together = (space.free + _used(data)) // (_LOGS_PART * shared_by)
         # a limit of one log that the operator has set is not reduced
         together = max(together, parameters.log_bytes_max)
     return msgspec.structs.replace(

@@ -3,15 +3,17 @@
 A short text can make a filter that takes a second to multiply out, or to refuse. The machine would
 do nothing else meanwhile. So the request waits, and with it the connection that sent it, while a
 thread makes the normal form. Then the machine finds it in the cache of :mod:`gapless.content.filter`.
-One thread serves all connections in turn, so that it takes no more than half of the interpreter.
+One thread serves all connections in turn, so that it takes no more than half of the interpreter. It
+skips the texts of connections that have closed, and the process does not wait for it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from queue import SimpleQueue
 from typing import Any, Final
 
 from gapless.content.filter import Filter
@@ -31,7 +33,7 @@ FILTERED_REQUESTS: Final[dict[type, Callable[[Any], tuple[str, ...]]]] = {
     SetDurableFilter: lambda request: (request.filter,),
     SetFilter: lambda request: (request.filter,),
     Subscribe: lambda request: (
-        request.filter,
+        request.filter or "",
         *(each.filter for each in request.past_filters),
     ),
 }
@@ -53,34 +55,54 @@ def is_quick(text: str) -> bool:
 class FilterPreparation:
     """Makes the normal forms of the filters of requests, in a thread."""
 
-    def __init__(self) -> None:
-        self._thread: ThreadPoolExecutor | None = None
+    def __init__(self, texts_max: int) -> None:
+        self._texts_max = texts_max
+        """The machine refuses a request with more filters, without reading them."""
+        self._thread: threading.Thread | None = None
+        self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._is_closed = False
 
     def texts_of(self, request: Any) -> tuple[str, ...]:
         """Return the filters of a request that are not made in the event loop."""
-        texts = FILTERED_REQUESTS.get(type(request))
-        return () if texts is None else tuple(each for each in texts(request) if not is_quick(each))
+        found = FILTERED_REQUESTS.get(type(request))
+        texts = () if found is None else found(request)
+        if len(texts) > self._texts_max:
+            return ()
+        return tuple(each for each in texts if not is_quick(each))
 
-    def prepare(self, texts: tuple[str, ...], then: Callable[[], None]) -> None:
-        """Make the normal forms of some texts, then call back in the event loop."""
+    def prepare(
+        self, texts: tuple[str, ...], is_wanted: Callable[[], bool], then: Callable[[], None]
+    ) -> None:
+        """Make the normal forms of some texts, then call back in the event loop.
+
+        The rest is left out when the requester does not want it any more.
+        """
         if self._is_closed:
             return
         if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, "gapless-filters")
+            # a daemon: a process that stops does not wait for a filter
+            self._thread = threading.Thread(target=self._run, name="gapless-filters", daemon=True)
+            self._thread.start()
         loop = asyncio.get_running_loop()
 
         def work() -> None:
-            for text in texts:
-                with suppress(FilterError):  # the machine refuses it, with the same error
-                    Filter(text)
-            with suppress(RuntimeError):  # the loop is closed: nobody waits
-                loop.call_soon_threadsafe(then)
+            try:
+                for text in texts:
+                    if self._is_closed or not is_wanted():
+                        break
+                    with suppress(FilterError):  # the machine refuses it, with the same error
+                        Filter(text)
+            finally:
+                with suppress(RuntimeError):  # the loop is closed: nobody waits
+                    loop.call_soon_threadsafe(then)
 
-        self._thread.submit(work)
+        self._work.put(work)
+
+    def _run(self) -> None:
+        while (work := self._work.get()) is not None:
+            work()
 
     def close(self) -> None:
         """Prepare no more filters."""
         self._is_closed = True
-        if self._thread is not None:
-            self._thread.shutdown(wait=False, cancel_futures=True)
+        self._work.put(None)

@@ -21,8 +21,13 @@ _HEAD: Final = "# Written by gapless up, which keeps this file once it is edited
 
 
 def write_generated(path: Path, text: str) -> None:
-    """Write a file with the digest of its text."""
-    path.write_text(f"{_HEAD}{_digest(text)}\n{text}", encoding="utf-8")
+    """Write a file with the digest of its text, as a whole or not at all."""
+    content = f"{_HEAD}{_digest(text)}\n{text}"
+    if path.exists() and path.read_bytes() == content.encode():
+        return
+    written = path.with_name(path.name + ".new")
+    written.write_text(content, encoding="utf-8")
+    written.replace(path)
 
 
 def is_edited(path: Path) -> bool:

@@ -227,7 +227,7 @@ class Node:
         self.broker = Broker(
             settings.name,
             settings.cell,
-            with_log_limits(parameters, settings.data),
+            with_log_limits(parameters, settings.data, settings.disk_shared_by),
             neighbourhood,
             opened.records,
             read_clocks(),

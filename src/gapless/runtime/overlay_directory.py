@@ -9,9 +9,10 @@ The directory holds everything of an overlay::
     b1/broker.log           the log of the broker; full files are renamed to broker.log.1, …
     b1/store/               the data of the broker
 
-A file that was edited is never overwritten: ``broker.toml`` is used as it is, and an ``overlay.toml``
-is used if it says the same as the options. A directory that another supervisor uses, or that was made for another tree, is refused before any
-file is changed, because running brokers read these files when they are started again.
+A file that was edited is kept, unless the operator wants it written again: ``broker.toml`` is used as
+it is, and an ``overlay.toml`` is used if it says the same as the options. A directory that another
+supervisor uses, or that was made for another tree, is refused before any file is changed, because
+running brokers read these files when they are started again.
 """
 
 from __future__ import annotations
@@ -134,7 +135,8 @@ class OverlayDirectory:
         if differing:
             raise UsageError(
                 f"{path} was edited, and its {' and '.join(differing)} differ from the options: "
-                "start without --topology to use it, or with --overwrite to have it written again"
+                "start without --topology, --parameter and --retention to use it, or with "
+                "--overwrite to have it written again"
             )
 
     def _write(self, path: Path, text: str) -> None:
@@ -171,6 +173,8 @@ class OverlayDirectory:
         }
         if metrics is not None:
             values["metrics"] = str(metrics)
+        if len(self._overlay.brokers) > 1:
+            values["disk_shared_by"] = len(self._overlay.brokers)
         log = msgspec.structs.replace(self._log, file=broker.log_path.name)
         values["log"] = msgspec.to_builtins(log)
         if self._audit is not None:

@@ -24,7 +24,7 @@ _PART: Final = 8
 
 
 def make_reserve(directory: Path) -> bool:
-    """Reserve space, unless it is reserved; return whether the reserve has its full size."""
+    """Reserve space, unless it is reserved; return whether there is a reserve."""
     path = directory / RESERVE
     with contextlib.suppress(OSError):
         free = os.statvfs(directory)

@@ -96,29 +96,35 @@ class SubscriberCalls:
         reason = self._invalid_reason(call)
         if reason is not None:
             self._refuse(client, call.request, reason)
-        elif not call.durable:
-            self._subscribe_here(client, call)
+            return
+        texts = (call.filter or "", *(each.filter for each in call.past_filters))
+        filters = [self._filter(client, call.request, text) for text in texts]
+        new_filter = filters[0]
+        if new_filter is None or None in filters:
+            return
+        if not call.durable:
+            self._subscribe_here(client, call, new_filter)
         elif call.hosting is not None:
             self._search.confirm(call.subscription)
-            self._subscribe_here(client, call)
-        elif call.filter is None or self._filter(client, call.request, call.filter) is not None:
+            self._subscribe_here(client, call, new_filter)
+        else:
             self._search.resolve(
                 client,
                 call.request,
                 call.subscription,
-                lambda: self._subscribe_found(client, call),
+                lambda: self._subscribe_found(client, call, new_filter),
                 anyway=call.create,
             )
 
-    def _subscribe_found(self, client: str, call: Subscribe) -> None:
+    def _subscribe_found(self, client: str, call: Subscribe, new_filter: Filter) -> None:
         """Subscribe after a search, in which the subscriptions of this broker may have changed."""
         reason = self._invalid_reason(call)
         if reason is None:
-            self._subscribe_here(client, call)
+            self._subscribe_here(client, call, new_filter)
         else:
             self._refuse(client, call.request, reason)
 
-    def _subscribe_here(self, client: str, call: Subscribe) -> None:
+    def _subscribe_here(self, client: str, call: Subscribe, new_filter: Filter) -> None:
         reason = self._unknown_reason(call)
         if reason is not None:
             self._refuse(client, call.request, reason, RefusalCause.UNAVAILABLE)
@@ -139,11 +145,7 @@ class SubscriberCalls:
                 self._refuse(client, call.request, reason, RefusalCause.FILTER_REQUIRED)
                 return
             call = msgspec.structs.replace(call, filter=found.newest.text)
-        texts = (call.filter or "", *(each.filter for each in call.past_filters))
-        filters = [self._filter(client, call.request, text) for text in texts]
-        new_filter = filters[0]
-        if new_filter is None or None in filters:
-            return
+            new_filter = found.newest.filter
         if found is not None:
             if self._registry.is_older(client, found):
                 reason = _fenced_reason(call.subscription)
@@ -183,6 +185,8 @@ class SubscriberCalls:
         most = self._context.parameters.segments_max
         if len(call.past_filters) > most:
             return f"{len(call.past_filters)} past filters are more than {most} (segments_max)"
+        if call.past_filters and call.hosting is None:
+            return "past filters need a hosting reference"
         if call.start.unnamed is StartKind.POSITION:
             return "a start needs a rule for pubends of which it names no position"
         if (
