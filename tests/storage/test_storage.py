@@ -357,7 +357,7 @@ def test_a_newer_format_is_refused(tmp_path: Path) -> None:
 def test_an_older_format_is_refused(tmp_path: Path) -> None:
     StorageHarness(tmp_path).storage.close()
     execute(tmp_path, "PRAGMA user_version=1")
-    with pytest.raises(StorageError, match="format 1, this program reads format 2 only"):
+    with pytest.raises(StorageError, match="format 1, this program reads format 3 only"):
         StorageHarness(tmp_path)
 
 

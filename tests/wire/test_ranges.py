@@ -67,6 +67,8 @@ def sample(info: Any) -> Any:
             return {sample(info.key_type): sample(info.value_type)}
         case inspect.IntType():
             return 1
+        case inspect.FloatType():
+            return 1.5
         case inspect.BytesType():
             return b"x"
         case inspect.StrType():

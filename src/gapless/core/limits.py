@@ -137,6 +137,10 @@ NAME_QUERIES_MAX: Final = 10_000
 """Concurrent name queries of a broker, its own or received ones. A client that exceeds it is
 refused with UNAVAILABLE."""
 
+SEARCHES_PER_CLIENT_MAX: Final = 64
+"""Requests of one client that wait for a search for a durable subscription. A further one is refused
+with HOST_UNKNOWN, and the client repeats it."""
+
 WALKS_MAX: Final = 10_000
 """Concurrent searches for durable subscriptions at a broker, its own or received ones, and requests
 that wait for them. A client that exceeds it is refused with HOST_UNKNOWN."""

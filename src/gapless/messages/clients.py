@@ -12,7 +12,7 @@ import msgspec
 
 from gapless.content.values import Value
 from gapless.core.ids import BrokerId, PubendId, ShbId, VirtualTime
-from gapless.core.numbers import ClientCount, ClientSigned, Count
+from gapless.core.numbers import ClientCount, ClientSigned, Count, DurableName
 from gapless.core.ticks import Tick
 from gapless.messages.overlay import Quality
 from gapless.messages.streams import Publication, ReadForm
@@ -434,7 +434,7 @@ class FindDurable(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Requests the broker that hosts a durable subscription, wherever it is (MV-15)."""
 
     request: ClientCount
-    subscription: str
+    subscription: DurableName
 
 
 class DurableFound(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from gapless.core.ids import BrokerId
-from gapless.core.numbers import Count, Signed
+from gapless.core.numbers import Count, DurableName, Signed
 
 __all__ = [
     "CollectSubscriptions",
@@ -82,7 +82,7 @@ class FindSubscription(msgspec.Struct, frozen=True, array_like=True, tag=True):
     key: WalkKey
     owner: str
     """Always empty: all subscriptions have one owner."""
-    name: str
+    name: DurableName
     wait_ms: Count
     """How long the sender waits. Each broker on the way waits a little less than that."""
 
@@ -121,7 +121,7 @@ class CollectSubscriptions(msgspec.Struct, frozen=True, array_like=True, tag=Tru
     """Asks for the durable subscriptions of all brokers, one page. Forwarded from cell to cell."""
 
     key: WalkKey
-    after: tuple[str, BrokerId]
+    after: tuple[DurableName, BrokerId]
     """The page starts after this name and broker."""
     wait_ms: Count
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import msgspec
 
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
-from gapless.core.numbers import ClientCount, ClientSigned, Count, Signed
+from gapless.core.numbers import ClientCount, ClientSigned, Count, DurableName, Signed
 from gapless.core.ticks import Tick
 from gapless.messages.clients import Order, PastFilter, PendingStart, PositionTuple, StartPoint
 from gapless.messages.mobility import DurableEntry
@@ -323,7 +323,7 @@ class ListAllDurable(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Requests the durable subscriptions of all brokers of the overlay."""
 
     request: ClientCount
-    after: tuple[str, BrokerId] = ("", "")
+    after: tuple[DurableName, BrokerId] = ("", "")
     """The page starts after this name and broker."""
 
 

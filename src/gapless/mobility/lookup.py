@@ -7,18 +7,20 @@ is created. If some broker is silent, the request is refused, unless the client 
 subscription all the same.
 
 A subscription that was restored from disk may have been moved to another broker while this one was
-down. So the first request by name searches too, for a newer hosting broker. If none answers, this
-broker continues: it never has less than what was acknowledged to it.
+down. So the first request by name searches too, for a newer hosting broker. If none answers in time,
+this broker continues: it never has less than what was acknowledged to it. A search that ended early,
+because another broker searches too, says nothing.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from gapless.core.context import Context
 from gapless.core.ids import BrokerId
-from gapless.core.limits import WALKS_MAX
+from gapless.core.limits import SEARCHES_PER_CLIENT_MAX, WALKS_MAX
 from gapless.messages.clients import DurableFound, FindDurable, RefusalCause, Refused
 from gapless.messages.mobility import FindStatus, SubscriptionHost
 from gapless.mobility.find import FindResult, SubscriptionFinder
@@ -45,7 +47,8 @@ class Lookups:
         self._clients = clients
         self._unconfirmed = set(restored)
         """Subscriptions from disk that may have been moved while this broker was down."""
-        self._waiting = 0
+        self._waiting: Counter[str] = Counter()
+        """How many requests of each client wait for a search."""
         self.handlers: Mapping[type, Callable[[str, Any], None]] = {FindDurable: self._find}
 
     def confirm(self, name: str) -> None:
@@ -110,14 +113,18 @@ class Lookups:
         if self._finder.host_here(name) is not None and name not in self._unconfirmed:
             here()
             return
-        if self._finder.is_full or self._waiting >= WALKS_MAX:
+        waiting = self._waiting[client]
+        is_busy = waiting >= SEARCHES_PER_CLIENT_MAX or self._waiting.total() >= WALKS_MAX
+        if self._finder.is_full or is_busy:
             refused = Refused(request, _BUSY, RefusalCause.HOST_UNKNOWN)
             self._context.notify(client, refused)
             return
-        self._waiting += 1
+        self._waiting[client] += 1
 
         def done(result: FindResult) -> None:
-            self._waiting -= 1
+            self._waiting[client] -= 1
+            if not self._waiting[client]:
+                del self._waiting[client]
             if not self._clients.is_connected(client):
                 self._context.mark("client left during a search")
                 return
@@ -142,6 +149,8 @@ class Lookups:
         return host if is_newer else None
 
     def _may_execute(self, name: str, result: FindResult, *, anyway: bool) -> bool:
+        if result.status is FindStatus.CONTESTED:
+            return False  # the search has ended before a newer hosting broker could answer
         if self._finder.host_here(name) is not None:
             self._unconfirmed.discard(name)
             return True

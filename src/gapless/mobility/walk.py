@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
-from gapless.core.context import Context
+from gapless.core.context import Context, Timer
 from gapless.core.ids import BrokerId, CellId, ShbId
 from gapless.core.limits import SILENT_NAMED_MAX, WALKS_MAX
 from gapless.core.parameters import microseconds
@@ -66,6 +66,7 @@ class _Walk:
         """The groups without an open session, or whose session closed before the answer."""
         self._awaited: dict[BrokerId, _Group] = {}
         """The brokers that have not answered, each with its group."""
+        self.timer: Timer | None = None
 
     @property
     def is_complete(self) -> bool:
@@ -141,13 +142,14 @@ class Walks:
         ``ask`` returns the question with the time that those behind this broker may wait.
         """
         share, of = _WAIT_SHARE
+        wait_ms = min(wait_ms, self._context.parameters.find_timeout_ms)
         question = ask(wait_ms * share // of)
         walk = _Walk(question, self._groups(source), gathering)
         self._walks[question.key] = walk
         walk.send(self._context, self._peers)
         if not self._end_if_complete(walk):
             timeout_us = max(1, microseconds(ms=wait_ms))
-            self._context.call_later(timeout_us, lambda: self._time_out(walk))
+            walk.timer = self._context.call_later(timeout_us, lambda: self._time_out(walk))
 
     def stop(self, key: WalkKey) -> None:
         """End a walk whose answers are not needed."""
@@ -220,6 +222,8 @@ class Walks:
 
     def _end(self, walk: _Walk) -> None:
         del self._walks[walk.question.key]
+        if walk.timer is not None:
+            walk.timer.cancel()  # it would keep the answers in memory
         walk.gathering.end(walk.silent)
 
     # --- sessions ------------------------------------------------------------------------------

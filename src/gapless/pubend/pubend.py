@@ -259,10 +259,8 @@ class Pubend(StreamEnd):
             late = self.members.lagging_hosts(self._size.tick_to_fit())
             raise PublishRefusedError(self._size.fault(self._record.pubend, late))
 
-    def _count(self, tick: Tick, size: int) -> None:
-        """Count a row; release a log that becomes tight before it is full."""
-        was_tight = self._size.is_tight
-        self._size.add(tick, size)
+    def _release_if_tight(self, *, was_tight: bool) -> None:
+        """Release a log that has become tight, before it is full (R58)."""
         if self._size.is_tight and not was_tight:
             self._retention.release(self._reader.review_corruption)
 
@@ -273,12 +271,13 @@ class Pubend(StreamEnd):
         done: Callable[[], None],
     ) -> None:
         clock, pendings, appends = self._context.clock, [], []
+        was_tight = self._size.is_tight
         for part in in_rows(publications):
             low, high = part[0].tick, part[-1].tick
             pending = PendingRange(self.last + 1, high, self.stream_epoch, part)
             packed = encode_publications(part)
             self.last = high
-            self._count(high, row_bytes(pending.knowledge()))
+            self._size.add(high, row_bytes(pending.knowledge()))
             before = self._numbers.add(high, len(part))
             row = LogRow(self._record.pubend, low, high, self.stream_epoch, 0, clock, before, part)
             pendings.append(pending)
@@ -288,6 +287,7 @@ class Pubend(StreamEnd):
             held, publications, self._used, self._size.total, self._numbers.total
         )
         self._enqueue_all(pendings, (*appends, PutRecord(record), *self.known_hosts.changes()))
+        self._release_if_tight(was_tight=was_tight)
 
     def refuse_outside(self, events: Events) -> None:
         """Refuse events that do not match the advertisement."""
@@ -318,6 +318,7 @@ class Pubend(StreamEnd):
         sequence = max(held.last_sequence, after) + 1
         first = tick = max(self.last + 1, self._present())
         pendings, appends = [], []
+        was_tight = self._size.is_tight
         for index, chunk in enumerate(chunks):
             high = tick + len(chunk) - 1
             packed = chunk.filled(tick, sequence + tick - first)
@@ -329,7 +330,7 @@ class Pubend(StreamEnd):
                 self._record.pubend, tick, high, self.stream_epoch, clock, before, packed
             )
             appends.append(row)
-            self._count(high, packed_bytes(packed))
+            self._size.add(high, packed_bytes(packed))
             self.last, tick = high, high + 1
         batch = (sequence, first, tick - first)
         record = self._publishers.extend(
@@ -339,6 +340,7 @@ class Pubend(StreamEnd):
         self._enqueue_all(
             pendings, (*appends, PutRecord(record), *others, *self.known_hosts.changes())
         )
+        self._release_if_tight(was_tight=was_tight)
 
     def _log_size_marks(self) -> tuple[tuple[Tick, int], ...]:
         return self._size.marks

@@ -91,7 +91,7 @@ class FilterPreparation:
                     if self._is_closed or not is_wanted():
                         break
                     with suppress(FilterError):  # the machine refuses it, with the same error
-                        Filter(text)
+                        Filter(str(Filter(text)))  # reads of logs use the normal form
             finally:
                 with suppress(RuntimeError):  # the loop is closed: nobody waits
                     loop.call_soon_threadsafe(then)
