@@ -350,7 +350,7 @@ def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     StorageHarness(tmp_path).storage.close()
     execute(tmp_path, "PRAGMA user_version=9")
-    with pytest.raises(NewerFormatError, match="format 9, this program knows formats up to 2"):
+    with pytest.raises(NewerFormatError, match="format 9, this program knows formats up to 3"):
         StorageHarness(tmp_path)
 
 
