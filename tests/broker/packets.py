@@ -48,6 +48,9 @@ from gapless.messages.overlay import (
 )
 from gapless.messages.propagation import TableDelta, TableFull, TableId, TableRequest, TableStop
 from gapless.messages.pubend_requests import (
+    CountEvents,
+    EventCount,
+    EventCounts,
     LeavePubend,
     LogHoldId,
     Read,
@@ -438,6 +441,21 @@ def _read_reply(facts: Facts) -> Iterator[Any]:
     known = ((VirtualTime(facts.incarnation, 1), facts.seen),)
     others = ((shb(facts.peer), known),)
     yield ReadReply(P, number, here, (), 1, 1, 0, 0, "", known, facts.seen, (b"\x90",), others)
+
+
+@_makes(CountEvents)
+def _count_events(facts: Facts) -> Iterator[Any]:
+    peer, ticks = facts.peer, (0, facts.seen, facts.top + 9)
+    yield CountEvents(P, next(_fresh), peer, (peer,), ticks)
+    yield CountEvents(PubendId("Z"), next(_fresh), peer, (peer,), ticks)
+
+
+@_makes(EventCounts)
+def _event_counts(facts: Facts) -> Iterator[Any]:
+    """Yield replies to requests that were never sent."""
+    counts = (EventCount(facts.seen, 1, facts.top), EventCount(facts.top, 2, 0))
+    yield EventCounts(P, next(_fresh), (facts.me,), 2, counts)
+    yield EventCounts(P, next(_fresh), (facts.other, facts.me), 2, ())
 
 
 @_makes(ReleaseLogHold, LeavePubend, RequestDone)

@@ -302,7 +302,7 @@ def test_a_gap_is_printed_as_a_line(capsys: Captured) -> None:
         (["TRUE", "--start", "yesterday"], "'yesterday' is not a start position"),
         (["TRUE", "--order", "random"], "random"),
         (["TRUE", "--count", "0"], "--count"),
-        (["TRUE", "--durable", ""], "needs a name"),
+        (["TRUE", "--durable", ""], "durable has 1 to 256 characters, not 0"),
     ],
 )
 def test_an_invalid_subscription_is_an_error(

@@ -121,7 +121,7 @@ async def test_a_program_that_starts_again_after_a_failover_misses_nothing(tmp_p
                 gapless.connect(
                     servers, backoff=QUICK, failover_after_s=FAIL_OVER_AFTER_S
                 ) as session,
-                session.subscribe(durable="desk") as events,
+                session.subscribe("", durable="desk") as events,
             ):
                 await publish(publisher, range(10))
                 assert await take(events, 10) == [*range(10)]
@@ -153,7 +153,7 @@ async def test_a_program_that_starts_while_its_hosting_broker_is_dead_waits_for_
         ):
             async with (
                 gapless.connect(servers, backoff=QUICK) as session,
-                session.subscribe(durable="desk") as events,
+                session.subscribe("", durable="desk") as events,
             ):
                 await publish(publisher, range(10))
                 assert await take(events, 10) == [*range(10)]

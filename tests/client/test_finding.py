@@ -33,7 +33,7 @@ def hosts(overlay: Overlay, name: str = "desk") -> list[str]:
 async def test_a_program_with_other_addresses_continues_its_subscription_where_it_is() -> None:
     async with Overlay("line:3", on_disk=False) as overlay:
         async with gapless.connect(overlay.url("b3")) as there:
-            async with there.subscribe(durable="desk") as events:
+            async with there.subscribe("", durable="desk") as events:
                 assert events.is_new
             async with there.publisher("quotes") as publisher:
                 await publisher.publish({"n": 1})
@@ -61,7 +61,7 @@ async def test_a_program_that_failed_over_and_ended_continues_when_its_first_bro
         servers = overlay.url("b3", "b1")
         async with (
             gapless.connect(servers, backoff=QUICK, failover_after_s=0.05) as session,
-            session.subscribe(durable="desk") as events,
+            session.subscribe("", durable="desk") as events,
         ):
             await publisher.publish({"n": 1})
             assert (await events.get()).attributes["n"] == 1
@@ -89,7 +89,7 @@ async def test_a_program_whose_hosting_broker_is_down_waits_and_its_error_names_
         servers = overlay.url("b3", "b1")
         async with (
             gapless.connect(servers) as session,
-            session.subscribe(durable="desk"),
+            session.subscribe("", durable="desk"),
             session.publisher("quotes") as publisher,
         ):
             await publisher.publish({"n": 1})
@@ -114,7 +114,7 @@ async def test_create_creates_a_subscription_while_a_broker_is_down() -> None:
         await overlay.kill("b2")
         async with (
             gapless.connect(overlay.url("b1")) as session,
-            session.subscribe(durable="desk", create=True) as events,
+            session.subscribe("", durable="desk", create=True) as events,
         ):
             assert events.is_new
             with pytest.raises(UsageError, match="durable"):
@@ -126,7 +126,7 @@ async def test_the_error_names_a_hosting_broker_that_cannot_be_reached_and_its_a
     async with Overlay("line:2", on_disk=False, parameters=SHORT) as overlay:
         async with (
             gapless.connect(overlay.url("b2")) as there,
-            there.subscribe(durable="desk"),
+            there.subscribe("", durable="desk"),
         ):
             pass
         node = overlay.node("b2")
@@ -143,7 +143,7 @@ async def test_unsubscribe_ends_the_subscription_at_another_broker() -> None:
     async with Overlay("line:3", on_disk=False, parameters=SHORT) as overlay:
         async with (
             gapless.connect(overlay.url("b3")) as there,
-            there.subscribe(durable="desk"),
+            there.subscribe("", durable="desk"),
         ):
             pass
         async with gapless.connect(overlay.url("b1")) as session:
@@ -164,7 +164,7 @@ async def test_a_redirected_subscription_fails_over_like_any_other() -> None:
     ):
         async with (
             gapless.connect(overlay.url("b3")) as there,
-            there.subscribe(durable="desk"),
+            there.subscribe("", durable="desk"),
         ):
             pass
         servers = overlay.url("b1", "b2")

@@ -113,7 +113,7 @@ def test_delta_comes_from_the_overlay_file(tmp_path: Path) -> None:
         ),
         (
             'name = "b1"\ndata = "d"\n[parameters]\nretention_s = "2 moons"',
-            'parameters.retention_s is "2 moons": it must be a whole number from 0 to 4,294,967,296, or with a unit: 90s, 15min, 2h, 7d',
+            'parameters.retention_s is "2 moons": it must be a whole number from 0 to 10,000,000,000, or with a unit: 90s, 15min, 2h, 7d',
         ),
         (
             'name = "b1"\ndata = "d"\n[parameters]\nretention_s = 1.5',
@@ -334,7 +334,7 @@ def test_a_time_may_have_a_unit(text: str, value: int) -> None:
         ("retention_s=10ms", 'parameters.retention_s is "10ms": it must be a whole number from 0'),
         ("retention_s=1GB", "or with a unit: 90s, 15min, 2h, 7d"),
         ("log_bytes_max=2h", "or with a unit: 64MiB, 10GB"),
-        ("retention_s=99999999999999999999", "from 0 to 4,294,967,296"),
+        ("retention_s=99999999999999999999", "from 0 to 10,000,000,000"),
         ("ordered_sessions=yes", 'parameters.ordered_sessions is "yes": it must be true or false'),
         ("delta=17", 'parameters.delta is "17": it must be a whole number from 0 to 16'),
     ],

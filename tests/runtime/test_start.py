@@ -99,7 +99,7 @@ WRONG_INPUT: dict[str, tuple[dict[str, Any], Callable[[Path], None], str]] = {
     "a timer without a delay": (
         {"parameters": {"keepalive_ms": 0}},
         lambda _: None,
-        "keepalive_ms is 0, and must be 1 to",
+        "parameters.keepalive_ms is 0: it must be a whole number from 1 to",
     ),
     "a host that is no name": ({"listen": f"{'a' * 70}.b:7400"}, lambda _: None, "cannot listen"),
 }

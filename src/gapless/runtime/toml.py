@@ -18,10 +18,11 @@ __all__ = ["read_toml", "toml_text"]
 T = TypeVar("T")
 
 
-def read_toml(path: Path, kind: type[T]) -> T:
+def read_toml(path: Path, kind: type[T], *, secret: bool = False) -> T:
     """Read a file into a struct; unknown keys are refused, because most are misspelt.
 
-    An error names the key, the value that it has, and the values that it may have.
+    An error names the key, the value that it has, and the values that it may have. The error of a
+    file with secrets shows no value.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -36,14 +37,16 @@ def read_toml(path: Path, kind: type[T]) -> T:
     try:
         return msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
-        raise UsageError(f"{path}: {_problem(str(error), values, kind)}") from None
+        if isinstance(error.__cause__, ValueError):  # the struct itself refused it
+            raise UsageError(f"{path}: {error.__cause__}") from None
+        raise UsageError(f"{path}: {_problem(str(error), values, kind, secret)}") from None
 
 
 def _reason(error: OSError | UnicodeDecodeError) -> str:
     return str(error.strerror if isinstance(error, OSError) else error)
 
 
-def _problem(problem: str, values: Any, kind: type) -> str:
+def _problem(problem: str, values: Any, kind: type, secret: bool) -> str:
     """Describe a validation error by the key, its value and the allowed values."""
     what, _, at = problem.partition(" - at `$")
     found = _KEY.findall(at.rstrip("`"))
@@ -60,6 +63,8 @@ def _problem(problem: str, values: Any, kind: type) -> str:
         if "unknown" in what:
             return f"there is no key `{key}`; valid keys: {names}"
         return f"there must be a key `{key}`"
+    if secret:
+        return f"{where} is invalid: it must be {_allowed(shape)}"
     shown = msgspec.json.encode(values, enc_hook=str).decode()
     return f"{where} is {shortened(shown)}: it must be {_allowed(shape)}"
 
@@ -104,6 +109,8 @@ def _allowed(shape: Any) -> str:
         least = "" if shape.ge is None else f" from {shape.ge:,}"
         most = "" if shape.le is None else f" to {shape.le:,}"
         return f"a whole number{least}{most}"
+    if name == "StrType" and shape.pattern:
+        return f"a text in quotes that matches {shape.pattern}"
     if name in {"TupleType", "ListType", "VarTupleType"}:
         return "a list" if name != "TupleType" else f"a list of {len(shape.item_types)}"
     return _DESCRIPTIONS.get(name, "a table")
@@ -113,6 +120,7 @@ _DESCRIPTIONS: Final = {
     "StrType": "a text in quotes",
     "BoolType": "true or false",
     "FloatType": "a number",
+    "DateTimeType": "a date and time, such as 2027-01-31T00:00:00Z",
 }
 
 

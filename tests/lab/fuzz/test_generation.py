@@ -122,7 +122,7 @@ def test_the_same_seed_gives_the_same_attacks() -> None:
 def test_every_message_type_is_sent_in_every_state(
     role: AttackerRole, states: tuple[str, ...], types: set[str]
 ) -> None:
-    seen = {(each.state, frame.type) for each in planned(1, role, 120) for frame in each.frames}
+    seen = {(each.state, frame.type) for each in planned(1, role, 160) for frame in each.frames}
     wanted = {(state, tag) for state in states if state != "handshake" for tag in types}
     ends = {(state, "Disconnect") for state in states}  # one of many ends, so not in every state
     assert wanted - seen - ends == set()
