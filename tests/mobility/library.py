@@ -184,6 +184,12 @@ class Program(Client):
         """Return whether it knows the state of its subscription: it has it, or it has ended."""
         return self.inbox.is_answered or self.inbox.is_over
 
+    @property
+    def redirected_to(self) -> BrokerId | None:
+        """The broker to which it was redirected, if its first request was refused so."""
+        refused = self.inbox._refused
+        return None if refused is None else refused.broker
+
     def take(self) -> list[str]:
         """Return what was received: the labels of events, and gaps."""
         taken = []
