@@ -94,11 +94,13 @@ class LoopTurns:
         self._is_armed = False
         self._used_s = 0.0
         prior, self._prior = self._prior, []
-        for taker in prior:
-            taker.take_turn()
-        while self._waiting:
-            self._waiting.popleft().take_turn()
-            if self.is_over:
-                break
-        if len(self):
-            self._arm()
+        try:
+            for taker in prior:
+                taker.take_turn()
+            while self._waiting:
+                self._waiting.popleft().take_turn()
+                if self.is_over:
+                    break
+        finally:  # an error of one connection must not leave the others waiting
+            if len(self):
+                self._arm()
