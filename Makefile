@@ -18,6 +18,7 @@ DIGESTS ?= 600
 START ?= 0
 MINUTES ?= 60
 SEED ?= 1
+FRAMES ?= 500000
 COVERED_SEEDS ?= 120
 COMPONENTS ?=
 CHAOS ?=
@@ -25,6 +26,7 @@ TESTS ?=
 LAB ?=
 BUGS ?=
 DEMO ?=
+FUZZ ?=
 
 .PHONY: help
 help: ## Show this list
@@ -45,6 +47,10 @@ demo: $(READY) ## Run brokers under traffic, kill some of them, audit every deli
 .PHONY: chaos
 chaos: $(READY) ## Kill, freeze and cut off brokers under traffic, then audit (MINUTES=60, SEED=1, CHAOS=options)
 	@$(VENV)/bin/gapless chaos --minutes $(MINUTES) --seed $(SEED) $(CHAOS)
+
+.PHONY: fuzz
+fuzz: $(READY) ## Attack brokers as clients and as a neighbour, beside a healthy pair (FRAMES=500000, SEED=1, FUZZ=options)
+	@$(VENV)/bin/gapless fuzz --frames $(FRAMES) --seed $(SEED) $(FUZZ)
 
 .PHONY: tour
 tour: $(READY) ## Show filters, their algebra and the matching index
@@ -109,8 +115,8 @@ bench-matching: $(READY) ## Measure the matching index against its rivals
 	@$(PYTHON_BIN) -m benchmarks.matching
 
 .PHONY: bench-streams
-bench-streams: $(READY) ## Measure brokers against a bare relay: throughput, latency, memory
-	@$(PYTHON_BIN) -m benchmarks.streams
+bench-streams: $(READY) ## Measure brokers: throughput, latency, memory, subscribing [BESIDE=commit]
+	@$(PYTHON_BIN) -m benchmarks.streams $(if $(BESIDE),--beside $(BESIDE))
 
 .PHONY: bench-spark
 bench-spark: $(READY) ## Measure the Spark source against batches made beforehand

@@ -19,7 +19,7 @@ import gapless
 ROOT = Path(gapless.__file__).parent
 
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
-PYTHON_OWN = {"__cause__", "environ", "propagate"}
+PYTHON_OWN = {"__cause__", "environ", "propagate", "showwarning"}
 """Attributes of objects of the standard library that have no method to set them."""
 
 CONTAINERS = {"Counter", "OrderedDict", "defaultdict", "deque", "dict", "list", "set"}

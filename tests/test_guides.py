@@ -54,6 +54,17 @@ def test_the_python_of_a_guide_runs_against_real_brokers(
     capsys.readouterr()
 
 
+def test_the_guides_run_in_any_order_and_twice_with_the_same_brokers(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with SyncOverlay("line:3") as overlay:
+        for page in [*RUN, *reversed(RUN)]:  # each pair in both orders
+            assert asyncio.run(run_blocks(page, overlay)) > 0
+            shown = capsys.readouterr().out
+            if page == "README.md":
+                assert shown.startswith("{'symbol': 'IBM', 'price': 91.5} b'the payload' ")
+
+
 def test_a_block_that_does_not_run_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("```python\nassert await wrong()\n```\n")

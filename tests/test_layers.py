@@ -130,6 +130,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "core": ("msgspec",),
     "content": ("msgspec", "numpy"),
     "messages": ("msgspec",),
+    "inspection": ("msgspec",),
     "overlay": ("msgspec",),
     "propagation": ("msgspec",),
     "packed": ("msgspec", "numpy"),

@@ -1,20 +1,26 @@
-"""Run all measurements: ``python -m benchmarks.streams [--quick] [--rounds N]``.
+"""Run all measurements: ``python -m benchmarks.streams [--quick] [--rounds N] [--beside COMMIT]``.
 
-The whole run takes about a quarter of an hour and writes
-``benchmarks/results/streams.{md,json,png}``. ``--quick`` uses few events and writes nothing.
+The whole run takes about twenty minutes and writes ``benchmarks/results/streams.{md,json,png}``.
+``--quick`` uses few events and writes nothing. ``--beside`` measures another commit in turn with the
+present one, in the same run: the calls of subscribers, and the guaranteed throughput.
+``--only subscribing`` leaves out all other measurements and writes nothing.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 from rich.markdown import Markdown
 
 from benchmarks.streams import report
+from benchmarks.streams.beside import SOURCES, sources_of, subscribing_of, throughput_of
 from benchmarks.streams.measure import (
     BEST_EFFORT,
     GUARANTEED,
@@ -24,6 +30,7 @@ from benchmarks.streams.measure import (
     measure_throughput,
 )
 from benchmarks.streams.report import Findings
+from benchmarks.streams.subscribing import PRESENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +45,62 @@ class Scope:
     latency_rounds: int
     latency_s: float
     memory_events: int
+    calls: int
+    """How often each kind of call of a subscriber is measured, in a round."""
 
 
-FULL: Final = Scope(5, 600_000, 100_000, 1_000, 10_000, 10, 3.0, 1_500_000)
+FULL: Final = Scope(5, 600_000, 100_000, 1_000, 10_000, 10, 3.0, 1_500_000, 20)
 """Latencies are measured in many short rounds, because the load of a shared machine changes every
 minute."""
 
-QUICK: Final = Scope(1, 50_000, 10_000, 100, 500, 1, 2.0, 100_000)
+QUICK: Final = Scope(1, 50_000, 10_000, 100, 500, 1, 2.0, 100_000, 5)
 
 
-async def measure(scope: Scope, console: Console) -> Findings:
+Trees = Mapping[str, Path]
+"""The commits that are measured, the present one first, with their sources."""
+
+
+async def measure(scope: Scope, trees: Trees, console: Console) -> Findings:
     """Measure everything, contenders in turn."""
     found = Findings()
+    await measure_streams(found, scope, console)
+    if len(trees) > 1:
+        await measure_commits(found, scope, trees, console)
+    await measure_subscribers(found, scope, trees, console)
+    return found
+
+
+async def measure_commits(found: Findings, scope: Scope, trees: Trees, console: Console) -> None:
+    """Measure the throughput of each commit, in turn."""
+    for turn in range(scope.rounds):
+        for hops in (1, 3):
+            for commit, sources in trees.items():
+                seen = await throughput_of(sources, GUARANTEED, commit, hops, scope.events, 1)
+                found.rounds.append(seen)
+                console.print(
+                    f"round {turn + 1}: {seen.contender}, {hops} hops: {seen.rate:,.0f} events/s"
+                )
+
+
+async def measure_subscribers(
+    found: Findings, scope: Scope, trees: Trees, console: Console
+) -> None:
+    """Measure the calls of subscribers with each commit, in turn."""
+    for turn in range(scope.rounds):
+        for hops in (1, 3):
+            for busy in (False, True):
+                for commit, sources in trees.items():
+                    seen = await subscribing_of(sources, commit, hops, busy=busy, count=scope.calls)
+                    found.subscribing += seen
+                    medians = ", ".join(f"{each.kind} {each.median:.1f}" for each in seen)
+                    console.print(
+                        f"round {turn + 1}: {commit}, {hops} hops, "
+                        f"{'busy' if busy else 'idle'}, ms: {medians}"
+                    )
+
+
+async def measure_streams(found: Findings, scope: Scope, console: Console) -> None:
+    """Measure throughput, latency and memory, contenders in turn."""
     plan = [
         (contender, hops, 1, 0) for hops in (1, 3) for contender in (RELAY, BEST_EFFORT, GUARANTEED)
     ]
@@ -78,7 +129,6 @@ async def measure(scope: Scope, console: Console) -> Findings:
             )
     console.print("memory beside a stuck subscriber")
     found.memory = await measure_memory(scope.memory_events)
-    return found
 
 
 def main() -> None:
@@ -86,14 +136,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few events; writes nothing")
     parser.add_argument("--rounds", type=int, help="how often each contender takes its turn")
+    parser.add_argument("--beside", metavar="COMMIT", help="measure this commit in the same run")
+    parser.add_argument("--only", choices=["subscribing"], help="leave out everything else")
     given = parser.parse_args()
-    quick, scope = given.quick, QUICK if given.quick else FULL
+    scope = QUICK if given.quick else FULL
     if given.rounds:
         scope = replace(scope, rounds=given.rounds)
     console = Console()
-    found = asyncio.run(measure(scope, console))
+    with contextlib.ExitStack() as checkouts:
+        trees = {PRESENT: SOURCES}
+        if given.beside:
+            trees[given.beside] = checkouts.enter_context(sources_of(given.beside))
+        if given.only:
+            found = Findings()
+            asyncio.run(measure_subscribers(found, scope, trees, console))
+            console.print(Markdown(report.subscribing(found)))
+            return
+        found = asyncio.run(measure(scope, trees, console))
     console.print(Markdown(report.markdown(found)))
-    if not quick:
+    if not given.quick:
         report.write(found)
 
 

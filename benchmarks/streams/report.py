@@ -18,8 +18,9 @@ from benchmarks.streams.measure import (
     Memory,
     Throughput,
 )
+from benchmarks.streams.subscribing import CALLS, KINDS, PRESENT, Subscribing
 
-__all__ = ["RESULTS", "Findings", "Verdict", "markdown", "verdicts", "write"]
+__all__ = ["RESULTS", "Findings", "Verdict", "markdown", "subscribing", "verdicts", "write"]
 
 RESULTS: Final = Path(__file__).resolve().parent.parent / "results"
 _NAME: Final = "streams"
@@ -33,6 +34,14 @@ looks up one attribute in a set, writes them on, and promises nothing. **Best ef
 acknowledged or delivered. Rates are published events a second from the first send to the last
 delivery; what best effort has lost does not count. Contenders take turns, and every figure of a row is
 the median of its rounds. Processor time is of all relays or brokers together, by published event.
+"""
+
+SUBSCRIBING_METHOD: Final = """\
+The time until `subscribe` or `set_filter` returns, at the last broker of a line, for the stream of the
+first. A filter is covered by that of another subscription there, or not. The stream is idle, or carries
+500 events a second. Between two calls there is a pause, except in a row. Rounds are of all commits in
+turn; the machine has other work, so compare commits with each other, and with a single publish, which
+is one write: a filter that is not covered costs one too.
 """
 
 
@@ -53,6 +62,17 @@ class Findings:
     rounds: list[Throughput] = field(default_factory=list)
     latencies: list[Latency] = field(default_factory=list)
     memory: Memory | None = None
+    subscribing: list[Subscribing] = field(default_factory=list)
+
+    def call_times(self, commit: str, kind: str, hops: int, busy: bool) -> list[float]:
+        """Return the times of one kind of call in one setting, of all rounds."""
+        setting = (commit, kind, hops, busy)
+        return [
+            time
+            for each in self.subscribing
+            if (each.commit, each.kind, each.hops, each.busy) == setting
+            for time in each.times
+        ]
 
     def of(
         self, contender: str, hops: int, subscriptions: int = 1, idle: int = 0
@@ -104,6 +124,7 @@ def verdicts(found: Findings) -> list[Verdict]:
         judged.append(Verdict(subject, "0.85", f"{ratio:.2f}", ratio >= 0.85))
     judged += _many(found)
     judged += _late(found)
+    judged += _called(found)
     if found.memory is not None:
         held = found.memory.resident
         third = max(held[: max(1, len(held) // 3)])
@@ -136,6 +157,23 @@ def _late(found: Findings) -> list[Verdict]:
     subject = f"p50 at {ours[0].rate:,.0f} events/s over {_hops(ours[0].hops)}"
     target = f"{limit:.2f} ms (3 times the relay's {floor:.2f}, and a sync of {sync:.2f})"
     return [Verdict(subject, target, f"{median:.2f} ms", median <= limit)]
+
+
+def _called(found: Findings) -> list[Verdict]:
+    """Compare the calls of subscribers with their targets: 3 ms over one broker, 6 ms over three."""
+    judged = []
+    for hops, limit in ((1, 3.0), (3, 6.0)):
+        medians = [
+            statistics.median(times)
+            for kind in CALLS
+            for busy in (False, True)
+            if (times := found.call_times(PRESENT, kind, hops, busy))
+        ]
+        if medians:
+            subject = f"median of subscribe and set_filter over {_hops(hops)}, the slowest kind"
+            measured = f"{max(medians):.1f} ms"
+            judged.append(Verdict(subject, f"{limit:.0f} ms", measured, max(medians) <= limit))
+    return judged
 
 
 def _hops(hops: int) -> str:
@@ -175,6 +213,36 @@ def _late_rows(found: Findings) -> Iterable[tuple[str, ...]]:
         yield (contender, str(count), *shares)
 
 
+def _called_rows(found: Findings) -> Iterable[tuple[str, ...]]:
+    commits = dict.fromkeys(each.commit for each in found.subscribing)
+    settings = dict.fromkeys((each.kind, each.hops, each.busy) for each in found.subscribing)
+    for kind, hops, busy in sorted(settings, key=lambda each: (KINDS.index(each[0]), *each[1:])):
+        for commit in commits:
+            times = sorted(found.call_times(commit, kind, hops, busy))
+            figures = (times[len(times) // 10], statistics.median(times), times[-1])
+            yield (
+                kind,
+                str(hops),
+                "busy" if busy else "idle",
+                commit,
+                *(f"{each:.1f}" for each in figures),
+            )
+
+
+_CALLED_HEADS: Final = ("call", "hops", "stream", "commit", "p10 ms", "p50 ms", "max ms")
+
+
+def subscribing(found: Findings) -> str:
+    """Return the part of the report about the calls of subscribers."""
+    return "\n\n".join(
+        (
+            "## Subscribing",
+            SUBSCRIBING_METHOD,
+            _table(_CALLED_HEADS, _called_rows(found)),
+        )
+    )
+
+
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = ["| " + " | ".join(cells) + " |" for cells in (heads, *rows)]
     return "\n".join([lines[0], "|---" * len(heads) + "|", *lines[1:]])
@@ -206,6 +274,8 @@ def markdown(found: Findings) -> str:
             "## Memory beside a stuck subscriber",
             f"MiB held by the broker while {found.memory.published:,} events were published: {held}.",
         ]
+    if found.subscribing:
+        parts.append(subscribing(found))
     parts.append(
         f"Rounds: {len(found.of(RELAY, 1))}, of latencies {len(found.late(RELAY))}. Python {platform.python_version()} on {platform.machine()}, two cores shared with other work. "
         "Made by `make bench-streams`."

@@ -280,7 +280,7 @@ def test_the_audit_of_a_broker_is_set_in_its_configuration_file(tmp_path: Path) 
     assert audit is not None
     assert (audit.directory, audit.flush_ms) == (str(tmp_path / "a"), 5)
     path.write_text('name = "b1"\ndata = "d"\n[audit]\ndirectory = "a"\nflush = 5\n')
-    with pytest.raises(gapless.errors.UsageError, match="there is no key `flush`"):
+    with pytest.raises(gapless.errors.UsageError, match=r"there is no key `audit\.flush`"):
         load_config(path)
 
 

@@ -84,10 +84,11 @@ class Requester(Client):
 
     def subscribe(
         self,
-        wanted: str = "TRUE",
+        wanted: str | None = "TRUE",
         name: str | None = None,
         *,
         durable: bool = False,
+        take_over: bool = True,
         start: StartPoint | None = None,
         order: Order = Order.PUBLISHER,
         credit: int = 1_000,
@@ -104,6 +105,8 @@ class Requester(Client):
             order,
             credit,
             expiry_s,
+            take_over=take_over,
+            create=durable,  # scenarios cut brokers off before they subscribe
         )
         return self.call(call, s=s)
 

@@ -17,7 +17,17 @@ import msgspec
 from gapless.core.errors import ProtocolError
 from gapless.core.ids import BrokerId, MembershipId, PubendId, ShbId, VectorEntry, VirtualTime
 from gapless.core.ticks import Tick, TickRange
-from gapless.messages.mobility import Superseded
+from gapless.messages.mobility import (
+    CollectSubscriptions,
+    DurableEntry,
+    FindStatus,
+    FindSubscription,
+    SubscriptionFound,
+    SubscriptionHost,
+    SubscriptionsCollected,
+    Superseded,
+    WalkKey,
+)
 from gapless.messages.overlay import (
     Announce,
     Heartbeat,
@@ -38,6 +48,9 @@ from gapless.messages.overlay import (
 )
 from gapless.messages.propagation import TableDelta, TableFull, TableId, TableRequest, TableStop
 from gapless.messages.pubend_requests import (
+    CountEvents,
+    EventCount,
+    EventCounts,
     LeavePubend,
     LogHoldId,
     Read,
@@ -273,6 +286,36 @@ def _superseded(facts: Facts) -> Iterator[Any]:
     yield Superseded(f"key {next(_fresh)}", 1, facts.peer)
 
 
+@_makes(FindSubscription)
+def _find(facts: Facts) -> Iterator[Any]:
+    for name in ("d", f"d{next(_fresh)}"):
+        yield FindSubscription(_walk(facts.peer, facts.incarnation), "", name, 100)
+
+
+@_makes(SubscriptionFound)
+def _found(facts: Facts) -> Iterator[Any]:
+    host = SubscriptionHost(facts.peer, f"key {next(_fresh)}", 1, ("h:1",))
+    yield SubscriptionFound(_walk(facts.me, facts.own_incarnation), FindStatus.FOUND, host)
+    yield SubscriptionFound(_walk(facts.other, facts.incarnation), FindStatus.NONE)
+
+
+@_makes(CollectSubscriptions)
+def _collect(facts: Facts) -> Iterator[Any]:
+    yield CollectSubscriptions(_walk(facts.peer, facts.incarnation), ("", ""), 100)
+
+
+@_makes(SubscriptionsCollected)
+def _collected(facts: Facts) -> Iterator[Any]:
+    host = SubscriptionHost(facts.peer, f"key {next(_fresh)}", 1, ("h:1",))
+    entry = DurableEntry("d", host, "TRUE", None, 1)
+    key = _walk(facts.me, facts.own_incarnation)
+    yield SubscriptionsCollected(key, (entry,), True, (facts.other,))
+
+
+def _walk(requester: BrokerId, incarnation: int) -> WalkKey:
+    return WalkKey(requester, incarnation, next(_fresh))
+
+
 @_makes(TableRequest, TableStop)
 def _table_request(facts: Facts) -> Iterator[Any]:
     yield TableRequest(facts.peer)
@@ -398,6 +441,21 @@ def _read_reply(facts: Facts) -> Iterator[Any]:
     known = ((VirtualTime(facts.incarnation, 1), facts.seen),)
     others = ((shb(facts.peer), known),)
     yield ReadReply(P, number, here, (), 1, 1, 0, 0, "", known, facts.seen, (b"\x90",), others)
+
+
+@_makes(CountEvents)
+def _count_events(facts: Facts) -> Iterator[Any]:
+    peer, ticks = facts.peer, (0, facts.seen, facts.top + 9)
+    yield CountEvents(P, next(_fresh), peer, (peer,), ticks)
+    yield CountEvents(PubendId("Z"), next(_fresh), peer, (peer,), ticks)
+
+
+@_makes(EventCounts)
+def _event_counts(facts: Facts) -> Iterator[Any]:
+    """Yield replies to requests that were never sent."""
+    counts = (EventCount(facts.seen, 1, facts.top), EventCount(facts.top, 2, 0))
+    yield EventCounts(P, next(_fresh), (facts.me,), 2, counts)
+    yield EventCounts(P, next(_fresh), (facts.other, facts.me), 2, ())
 
 
 @_makes(ReleaseLogHold, LeavePubend, RequestDone)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -98,7 +99,7 @@ def test_a_missing_log_is_an_error(stored: Path, tmp_path: Path, capsys: Capture
 def test_log_read_needs_a_broker(capsys: Captured) -> None:
     nowhere = ["--url", "gapless://127.0.0.1:1", "--deadline", "0.2"]
     assert main(["log", "read", "quotes", *nowhere]) == EXIT_NO_BROKER
-    assert "error: no handshake with a broker" in capsys.readouterr().err
+    assert "error: no broker listens on 127.0.0.1:1 (connection refused)" in capsys.readouterr().err
 
 
 def test_doctor_inspects_a_data_directory(stored: Path, tmp_path: Path, capsys: Captured) -> None:
@@ -110,3 +111,24 @@ def test_doctor_inspects_a_data_directory(stored: Path, tmp_path: Path, capsys: 
     (tmp_path / "broker.db").write_text("this is no database")
     assert main(["doctor", "--data", str(tmp_path)]) == 0
     assert "cannot be used" in capsys.readouterr().out
+
+
+def test_the_directory_of_a_broker_of_an_overlay_is_accepted(
+    stored: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    for name in ("b1", "b2"):
+        shutil.copytree(stored, tmp_path / "overlay" / name / "store")
+    broker = tmp_path / "overlay" / "b1"
+    for command in (["log", "ls"], ["log", "verify"]):
+        assert main([*command, str(broker)]) == 0
+        found = capsys.readouterr()
+        assert main([*command, str(broker / "store")]) == 0
+        assert capsys.readouterr().out == found.out
+    assert main(["doctor", "--data", str(broker)]) == 0
+    assert f"{broker / 'store'} has 1 log" in "".join(capsys.readouterr().out.split("\n"))
+    assert main(["log", "export", str(broker), "quotes"]) == 0
+    capsys.readouterr()
+    assert main(["log", "ls", str(tmp_path / "overlay")]) == EXIT_WRONG_INPUT
+    problem = " ".join(capsys.readouterr().err.split())
+    assert "has the data of several brokers; choose one:" in problem
+    assert str(broker) in problem

@@ -15,7 +15,8 @@ from gapless.cli.inspection import _tree
 from gapless.cli.main import EXIT_REFUSED, EXIT_WRONG_INPUT, main
 from gapless.client.sync import connect_sync
 from gapless.core.limits import SHOWN_CURSORS_LISTED_MAX
-from gapless.messages.operating import CellState, TopologyReply
+from gapless.core.parameters import Parameters
+from gapless.messages.operating import CellState, RemoveDurable, TopologyReply
 from gapless.testing import SyncOverlay
 from tests.cli.overlays import Overlay, event, events, gapless, overlay, running, until
 
@@ -300,7 +301,169 @@ def test_invalid_positions_and_filters_are_refused(
     assert "'nowhere' is not a start position" in capsys.readouterr().err
     assert main(["durable", "seek", name, "2999-01-01", *to]) == EXIT_REFUSED
     assert "is in the future" in capsys.readouterr().err
-    assert main(["durable", "set-filter", name, "n >", *to]) == EXIT_REFUSED
+    assert main(["durable", "set-filter", name, "n >", *to]) == EXIT_WRONG_INPUT
     assert "column 4" in capsys.readouterr().err
-    assert main(["--debug", "durable", "set-filter", name, "n >", *to]) == EXIT_REFUSED
+    assert main(["--debug", "durable", "set-filter", name, "n >", *to]) == EXIT_WRONG_INPUT
     assert "Traceback" in capsys.readouterr().err
+
+
+# --- looking without taking -----------------------------------------------------------------------
+
+
+@pytest.fixture
+def own(request: pytest.FixtureRequest, brokers: Overlay) -> Iterator[str]:
+    """Return a durable subscription at b3 to a pubend that no other test uses."""
+    made: str = request.node.name
+    with connect_sync(brokers.url(2)) as session:
+        with session.subscribe(f"k = '{made}' AND m >= 0", durable=made, start="earliest"):
+            pass
+        yield made
+        session.request(RemoveDurable(0, made, force=True))
+
+
+def publish_own(brokers: Overlay, own: str, *numbers: int) -> None:
+    """Publish events that only the subscription of this test matches."""
+    with connect_sync(brokers.url()) as session, session.publisher("own") as publisher:
+        publisher.publish_many({"k": own, "m": m} for m in numbers)
+
+
+def peeked(capsys: Captured, *arguments: str) -> list[int]:
+    assert main(["durable", "peek", *arguments]) == 0, capsys.readouterr().err
+    lines = capsys.readouterr().out.splitlines()
+    return [json.loads(line)["attributes"]["m"] for line in lines]
+
+
+def test_peek_shows_the_next_events_and_acknowledges_nothing(
+    brokers: Overlay, own: str, capsys: Captured
+) -> None:
+    url = brokers.url(2)
+    with connect_sync(url) as session, session.subscribe(durable=own) as consumer:
+        publish_own(brokers, own, 10, 11, -1, 12)
+        for _ in range(2):
+            assert peeked(capsys, own, "--url", url) == [10, 11, 12]
+        assert peeked(capsys, own, "--count", "1", "--url", url) == [10]
+        assert [consumer.get().attributes["m"] for _ in range(3)] == [10, 11, 12]
+    assert peeked(capsys, own, "--url", url) == []
+
+
+def test_peek_uses_the_filter_that_applies_at_each_tick(
+    brokers: Overlay, own: str, capsys: Captured
+) -> None:
+    url = brokers.url(2)
+    with connect_sync(url) as session, session.subscribe(durable=own, ack="manual") as consumer:
+        publish_own(brokers, own, 20, -20)
+        consumer.get()
+        consumer.set_filter(f"k = '{own}' AND m < 0")
+        publish_own(brokers, own, 21, -21)
+        assert consumer.get().attributes["m"] == -21
+    assert peeked(capsys, own, "--url", url) == [20, -21]
+
+
+def test_peek_of_a_name_that_does_not_exist_is_refused(brokers: Overlay, capsys: Captured) -> None:
+    assert main(["durable", "peek", "nowhere", "--url", brokers.url()]) == EXIT_REFUSED
+    assert "nowhere" in capsys.readouterr().err
+
+
+def test_sub_keeps_the_filter_and_takes_a_subscription_over_only_on_request(
+    brokers: Overlay, own: str
+) -> None:
+    url, options = brokers.url(2), ("--durable", own, "--count", "1")
+    with connect_sync(url, name="consumer") as session, session.subscribe(durable=own) as consumer:
+        ran = gapless("sub", *options, "--url", url)
+        assert ran.returncode == EXIT_REFUSED
+        assert "in use by the client consumer" in ran.stderr
+        assert "--take-over" in ran.stderr
+        publish_own(brokers, own, -30, 30)
+        assert consumer.get().attributes["m"] == 30
+        assert str(consumer.filter) == f"k = '{own}' AND m >= 0"
+        ran = gapless("sub", *options, "--take-over", "--url", url)
+        assert ran.returncode == 0, ran.stderr
+        assert json.loads(ran.stdout)["attributes"]["m"] == 30, "it was not acknowledged"
+
+
+def test_sub_of_a_durable_name_that_does_not_exist_asks_for_a_filter(brokers: Overlay) -> None:
+    ran = gapless("sub", "--durable", "nowhere", "--url", brokers.url(2))
+    assert ran.returncode == EXIT_WRONG_INPUT
+    assert "give a filter to create it" in ran.stderr
+
+
+def test_a_filter_with_a_name_where_a_string_was_meant_is_warned_of(
+    brokers: Overlay, name: str, capsys: Captured
+) -> None:
+    url = ("--url", brokers.url(2))
+    warning = "warning: symbol = IBM compares two attributes; write 'IBM' if IBM is a string\n"
+    assert main(["explain", "symbol = IBM"]) == 0
+    assert capsys.readouterr().err == warning
+    assert main(["durable", "set-filter", name, "symbol = IBM", *url]) == 0
+    assert capsys.readouterr().err == warning
+    assert main(["log", "read", "quotes", "symbol = IBM", *url]) == 0
+    assert capsys.readouterr().err == warning
+
+
+# --- the whole overlay ----------------------------------------------------------------------------
+
+
+def test_commands_find_a_durable_subscription_at_another_broker(
+    brokers: Overlay, name: str, capsys: Captured
+) -> None:
+    # MV-15: it is hosted by b3, and the commands ask b1
+    at_b1 = ("--url", brokers.url(0))
+    assert shown(capsys, "durable", "info", name, *at_b1)["name"] == name
+    assert "quotes" in shown(capsys, "durable", "seek", name, "earliest", *at_b1)["position"]
+    shown(capsys, "durable", "set-filter", name, "n >= 2", *at_b1)
+    assert shown(capsys, "durable", "info", name, *at_b1)["filter"] == "n >= 2"
+    # the change has its tick above these events, so the former filter applies to them (R47)
+    ran = gapless("sub", "n >= 2", "--durable", name, "--count", "3", *at_b1)
+    assert [json.loads(line)["attributes"]["n"] for line in ran.stdout.splitlines()] == [1, 2, 3]
+    assert shown(capsys, "durable", "rm", name, *at_b1) == {"removed": name}
+    assert name not in {each["name"] for each in all_of(capsys, brokers)}
+
+
+def all_of(capsys: Captured, brokers: Overlay) -> list[dict[str, Any]]:
+    """Return the durable subscriptions of the whole overlay."""
+    listed = shown(capsys, "durable", "ls", "--all", "--url", brokers.url())
+    assert listed["silent"] == []
+    found: list[dict[str, Any]] = listed["subscriptions"]
+    return found
+
+
+def test_ls_all_lists_the_durable_subscriptions_of_every_broker(
+    brokers: Overlay, name: str, capsys: Captured
+) -> None:
+    options = ("TRUE", "--durable", f"{name}-b1", "--start", "earliest", "--count", "3")
+    assert gapless("sub", *options, "--url", brokers.url()).returncode == 0
+    listed = {each["name"]: each["host"]["broker"] for each in all_of(capsys, brokers)}
+    assert (listed[name], listed[f"{name}-b1"]) == ("b3", "b1")
+    assert main(["durable", "ls", "--all", "--url", brokers.url(1)]) == 0
+    assert name in capsys.readouterr().out
+
+
+def test_two_subscriptions_of_one_name_are_reported_and_one_is_removed(capsys: Captured) -> None:
+    # they were created while their brokers did not answer each other
+    parameters = Parameters(find_timeout_ms=200, session_timeout_ms=1_100)
+    with SyncOverlay("line:2", parameters=parameters) as made:
+        urls = {broker: made.url(broker) for broker in ("b1", "b2")}
+        for broker, other in (("b1", "b2"), ("b2", "b1")):
+            made.kill(other)
+            with (
+                connect_sync(urls[broker]) as session,
+                session.subscribe("", durable="desk", create=True) as subscription,
+            ):
+                assert subscription.is_new
+            made.restart(other)
+        url = urls["b1"]
+        while len(shown(capsys, "durable", "ls", "--all", "--url", url)["subscriptions"]) < 2:
+            pass  # the brokers have just started
+        assert main(["durable", "ls", "--all", "--url", url]) == 0
+        warned = "desk is the name of 2 subscriptions, at b1, b2"
+        assert warned in capsys.readouterr().err
+        overlay = shown(capsys, "doctor", "--url", url)["overlay"]
+        assert overlay["duplicates"] == {"desk": ["b1", "b2"]}
+        assert main(["doctor", "--url", url]) == 0
+        assert "2 subscriptions" in capsys.readouterr().out
+        assert main(["durable", "rm", "desk", "--at", "b3", "--url", url]) == EXIT_REFUSED
+        assert "it is at b1, b2" in capsys.readouterr().err
+        assert main(["durable", "rm", "desk", "--at", "b2", "--url", url]) == 0
+        capsys.readouterr()
+        left = shown(capsys, "durable", "ls", "--all", "--url", url)["subscriptions"]
+        assert [each["host"]["broker"] for each in left] == ["b1"]

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from gapless.cli import output
 from gapless.cli.output import console, facts, listing, print_error, print_json, print_note
 
 EVIL = "desk\x1b[2J\x9b31m\r\u202e"
@@ -44,3 +45,16 @@ def test_the_lines_of_a_table_in_a_pipe_end_without_spaces(
 def test_square_brackets_of_a_text_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     console().print("the stream [red]quotes[/red]")
     assert capsys.readouterr().out == "the stream [red]quotes[/red]\n"
+
+
+def test_a_long_table_is_printed_as_plain_lines_with_the_same_content(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [("desk", "1,200", "a = 1"), ("x\x1b[2J", "0", "")]
+    output.print_listing("name", "behind", "filter", rows=rows)
+    short = capsys.readouterr().out
+    monkeypatch.setattr(output, "RICH_ROWS_MAX", 1)
+    monkeypatch.setattr(output, "listing", None)  # the slow layout is not used
+    output.print_listing("name", "behind", "filter", rows=rows)
+    assert capsys.readouterr().out == short
+    assert short.splitlines()[2].startswith("x\\x1b[2J")

@@ -31,7 +31,12 @@ def test_fields_have_their_types_defaults_and_notes(capsys: pytest.CaptureFixtur
     requests = json.loads(capsys.readouterr().out)["requests"]
     (subscribe,) = [each for each in requests if each["name"] == "Subscribe"]
     fields = {each["name"]: each for each in subscribe["fields"]}
-    assert fields["filter"] == {"name": "filter", "type": "str", "default": None, "about": ""}
+    assert fields["filter"] == {
+        "name": "filter",
+        "type": "str | None",
+        "default": None,
+        "about": "None: a durable subscription continues with the filter that it has.",
+    }
     assert fields["start"]["default"] == "StartPoint()"
     assert fields["order"]["default"] == "PUBLISHER"
     assert fields["credit"]["about"].startswith("How many events the client accepts")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import urllib.request
 from pathlib import Path
 
@@ -189,3 +190,34 @@ def test_an_invalid_configuration_file_is_refused_with_the_problem(tmp_path: Pat
     assert ran.returncode == EXIT_WRONG_INPUT
     assert "nmae" in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+def test_retention_is_an_option_and_is_shown(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with overlay("--data", str(data), "--retention", "2h", topology="line:1") as brokers:
+        assert brokers.first["parameters"] == {"retention_s": 7_200}
+        ran = gapless("status", "--json", "--url", brokers.url(0))
+        assert json.loads(ran.stdout)["retention_s"] == 7_200
+        ran = gapless("status", "--url", brokers.url(0))
+        assert "2 h 0 min (retention_s), at most" in ran.stdout
+    config = data / "b1" / "broker.toml"
+    config.write_text(config.read_text() + "\n[parameters]\nretention_s = '5min'\n")
+    with running("up", "--port", "0", "--data", str(data)) as command:
+        until(lambda: any("was edited: it is used as it is" in each for each in command.errors))
+        command.process.send_signal(signal.SIGTERM)
+        assert command.wait() == 0
+    assert "'5min'" in config.read_text()
+
+
+def test_a_port_that_another_process_uses_is_refused_before_anything_is_started(
+    tmp_path: Path,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as used:
+        port = used.getsockname()[1]
+        ran = gapless("up", "--port", str(port), "--data", str(tmp_path), "--topology", "line:1")
+    assert ran.returncode == EXIT_WRONG_INPUT
+    assert ran.stderr == (
+        f"error: cannot listen on 127.0.0.1:{port}: Address already in use; choose another first "
+        "port with --port, or --port 0 for free ports\n"
+    )
+    assert not (tmp_path / "b1").exists()

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import gapless
 from gapless.client import Publisher, Subscription
 from gapless.messages.operating import ListSubscriptions
@@ -95,7 +97,7 @@ async def test_new_subscriptions_start_with_one_broker_left_in_each_cell(tmp_pat
         async with (
             gapless.connect(urls(supervisor, "b3b", "b3a"), backoff=QUICK) as far,
             far.subscribe("n < 60") as some,
-            far.subscribe("n >= 0", durable="desk") as kept,
+            far.subscribe("n >= 0", durable="desk", create=True) as kept,
         ):
             await soon(lambda: "quotes" in some.position and "quotes" in kept.position)
             await publish(publisher, range(20, 100))
@@ -104,3 +106,73 @@ async def test_new_subscriptions_start_with_one_broker_left_in_each_cell(tmp_pat
             await kept.set_filter("n >= 110")
             await publish(publisher, range(100, 120))
             assert await take(kept, 10) == [*range(110, 120)]
+
+
+@async_test
+async def test_a_program_that_starts_again_after_a_failover_misses_nothing(tmp_path: Path) -> None:
+    # MV-15: b3 is back and comes first in the list; the subscription is at b1, where b3 sends it
+    async with Supervisor(overlay_of("line:3"), tmp_path, port=0) as supervisor:
+        servers = urls(supervisor, "b3", "b1")
+        async with (
+            gapless.connect(urls(supervisor, "b2")) as near,
+            near.publisher("q") as publisher,
+        ):
+            async with (
+                gapless.connect(
+                    servers, backoff=QUICK, failover_after_s=FAIL_OVER_AFTER_S
+                ) as session,
+                session.subscribe("", durable="desk") as events,
+            ):
+                await publish(publisher, range(10))
+                assert await take(events, 10) == [*range(10)]
+                await kill_for_good(supervisor, ["b3"])
+                await publish(publisher, range(10, 20))
+                assert await take(events, 10) == [*range(10, 20)]
+            assert await durables_at(supervisor["b1"].url) == ["desk"]
+            await publish(publisher, range(20, 30))
+            supervisor.allow_restart("b3")
+            await supervisor["b3"].settled.wait()
+            async with (
+                gapless.connect(servers, backoff=QUICK) as session,
+                session.subscribe(durable="desk") as events,
+            ):
+                assert not events.is_new
+                assert await take(events, 10) == [*range(20, 30)]
+
+
+@async_test
+async def test_a_program_that_starts_while_its_hosting_broker_is_dead_waits_for_it(
+    tmp_path: Path,
+) -> None:
+    # MV-15: nothing is created elsewhere, so nothing is missed and nothing comes twice
+    async with Supervisor(overlay_of("line:3"), tmp_path, port=0) as supervisor:
+        servers = urls(supervisor, "b3", "b1")
+        async with (
+            gapless.connect(urls(supervisor, "b2")) as near,
+            near.publisher("q") as publisher,
+        ):
+            async with (
+                gapless.connect(servers, backoff=QUICK) as session,
+                session.subscribe("", durable="desk") as events,
+            ):
+                await publish(publisher, range(10))
+                assert await take(events, 10) == [*range(10)]
+            await kill_for_good(supervisor, ["b3"])
+            await publish(publisher, range(10, 20))
+            async with gapless.connect(servers, backoff=QUICK) as session:
+                with pytest.raises(gapless.errors.DeadlineError, match="did not answer: b3"):
+                    async with session.subscribe(durable="desk", deadline_s=5.0):
+                        pytest.fail("a second subscription was created")
+                assert await durables_at(supervisor["b1"].url) == []
+                supervisor.allow_restart("b3")
+                async with session.subscribe(durable="desk") as events:
+                    assert not events.is_new
+                    found = await take(events, 1)
+                    while found[-1] != 19:
+                        found += await take(events, 1)
+                    # kill -9 loses acknowledgements that are not on disk yet; their events come again
+                    assert found == [*range(found[0], 20)]
+                    assert found[0] <= 10
+                    await publish(publisher, [20])
+                    assert await take(events, 1) == [20]
+            assert await durables_at(supervisor["b1"].url) == []

@@ -14,8 +14,10 @@ from gapless.errors import (
     AttributeValueError,
     ClosedError,
     ConnectionLostError,
+    RefusedError,
     UsageError,
 )
+from gapless.messages.clients import OpenPubend
 from gapless.messages.operating import ListPartitions
 from gapless.testing import Overlay
 from tests.client.running import async_test
@@ -149,3 +151,16 @@ def test_opening_a_synchronous_session_twice_fails_and_keeps_it_open() -> None:
         with pytest.raises(UsageError, match="opened already"):
             session.open()
         assert session.partitions() == ()
+
+
+@async_test
+async def test_a_refused_request_does_not_disturb_the_publisher_of_its_session() -> None:
+    nameless: Any = OpenPubend(0, None)  # type: ignore[arg-type]
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with session.publisher("quotes") as publisher:
+            await publisher.publish({"n": 1})
+            with pytest.raises(RefusedError, match="Expected `str`"):
+                # past the checks of the session, as a program in another language would send it
+                await session.main.call(nameless, 5.0)
+            await publisher.publish({"n": 2})
+        assert session.main.connections == 1

@@ -364,9 +364,8 @@ async def test_an_invalid_subscription_is_an_error_of_the_caller() -> None:
         for options in wrong:
             with pytest.raises(UsageError):
                 session.subscribe("", **options)  # type: ignore[arg-type]
-        with pytest.raises(RefusedError, match="name"):
-            async with session.subscribe("", durable="x" * 300):
-                pass
+        with pytest.raises(UsageError, match="256 characters"):
+            session.subscribe("", durable="x" * 300)
         events = session.subscribe("")
         with pytest.raises(ClosedError):
             await events.get()
@@ -409,3 +408,69 @@ async def test_closing_a_subscription_ends_its_iteration() -> None:
 
 async def _all(events: gapless.client.Subscription) -> list[object]:
     return [event async for event in events]
+
+
+@async_test
+async def test_a_durable_subscription_without_a_filter_continues_with_the_one_it_has() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with session.publisher("quotes") as publisher:
+            async with session.subscribe("n > 1", durable="desk", start="earliest") as events:
+                assert events.filter_changed_at is not None
+            for n in range(4):
+                await publisher.publish({"n": n})
+            resumed = session.subscribe(durable="desk")
+            with pytest.raises(ClosedError, match="its broker has its filter"):
+                _ = resumed.filter
+            async with resumed as events:
+                assert str(events.filter) == "n > 1"
+                assert not events.is_new
+                assert events.filter_changed_at is None
+                assert await take(events, 2) == [2, 3]
+                await events.set_filter("n > 5")
+            async with session.subscribe(durable="desk") as events:
+                assert str(events.filter) == "n > 5"
+
+
+@async_test
+async def test_a_name_that_does_not_exist_asks_for_a_filter() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        with pytest.raises(UsageError, match="give a filter to create it"):
+            async with session.subscribe(durable="desk"):
+                pass
+        async with session.subscribe("", durable="desk") as events:
+            assert events.is_new
+            assert str(events.filter) == "TRUE"
+
+
+@async_test
+async def test_without_a_filter_the_subscription_continues_over_lost_connections() -> None:
+    async with Overlay(on_disk=False) as overlay, Proxy(overlay.url()) as proxy:
+        quick = gapless.Backoff(first_s=0.001, longest_s=0.01)
+        async with gapless.connect(proxy.url, backoff=quick) as session:
+            async with session.publisher("quotes") as publisher:
+                async with session.subscribe("n > 1", durable="desk", start="earliest"):
+                    pass
+                async with session.subscribe(durable="desk") as events:
+                    proxy.cut()
+                    await publisher.publish_many({"n": n} for n in range(4))
+                    assert await take(events, 2) == [2, 3]
+
+
+@async_test
+async def test_a_subscription_that_is_in_use_is_not_taken_over_unless_it_may_be() -> None:
+    async with (
+        Overlay(on_disk=False) as overlay,
+        gapless.connect(overlay.url(), name="consumer") as first,
+        gapless.connect(overlay.url()) as second,
+        first.publisher("quotes") as publisher,
+        first.subscribe("n > 0", durable="desk") as events,
+    ):
+        with pytest.raises(RefusedError, match="in use by the client consumer"):
+            async with second.subscribe(durable="desk", take_over=False):
+                pass
+        await publisher.publish({"n": 1})
+        assert await take(events, 1) == [1]
+        async with second.subscribe(durable="desk") as taken:
+            assert str(taken.filter) == "n > 0"
+            with pytest.raises(FencedError):
+                await events.get()

@@ -110,6 +110,7 @@ class DrivenInbox(DrivenLink):
             Input.SUBSCRIBED_BEHIND: self._subscribed_behind,
             Input.RESEEK_DONE: self._reseek_done,
             Input.SEEK_DONE: lambda: self.inbox.repositioned(((P, 20),), StartKind.POSITION),
+            Input.REDIRECTED: self._redirected,
             Input.HOSTED_ELSEWHERE: self._hosted_elsewhere,
             Input.LINK_DOWN: self._link_down,
             Input.ENDED: lambda: self.inbox.end(ClosedError("the test ends it")),
@@ -147,6 +148,15 @@ class DrivenInbox(DrivenLink):
         """Send the reply to the Seek if the link still waits for it."""
         assert self.inbox.state in {State.RESEEKING, State.OVER}, "nothing was sought again"
         self.inbox._reseek_done(Subscribed(0, ((P, 20),)))
+
+    def _redirected(self) -> None:
+        refused = Refused(0, "hosted by b2", RefusalCause.WRONG_BROKER, "b2")
+        if self.inbox.is_over:
+            self.inbox._subscribed(refused)
+        else:
+            self.inbox._redirected(refused)
+        if self.link.is_up:
+            self.lose()
 
     def _hosted_elsewhere(self) -> None:
         known = self.inbox.hosting

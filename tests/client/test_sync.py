@@ -176,8 +176,10 @@ def test_an_interrupt_while_waiting_loses_no_event(gapless_session: Session) -> 
 def test_the_synchronous_client_raises_the_errors_of_the_asynchronous_one(
     gapless_session: Session,
 ) -> None:
-    with pytest.raises(RefusedError), gapless_session.publisher("a#b"):
+    with pytest.raises(RefusedError), gapless_session.publisher("nowhere#81402361"):
         pass
+    with pytest.raises(UsageError):
+        gapless_session.publisher("a#b")
     with pytest.raises(ConnectionLostError):
         gapless.connect_sync("gapless://127.0.0.1:1", connect_deadline_s=0.05).open()
     with pytest.raises(KeyError), gapless_session.publisher("quotes"):

@@ -34,7 +34,7 @@ def test_the_refusal_shows_the_values_in_one_unit_and_the_reason() -> None:
     with pytest.raises(UsageError) as caught:
         Parameters(ended_membership_ttl_s=2)
     assert str(caught.value) == (
-        "ack_report_ttl_ms (2000 ms) must be less than ended_membership_ttl_s (2000 ms): "
+        "parameters: ack_report_ttl_ms (2000 ms) must be less than ended_membership_ttl_s (2000 ms): "
         "an old report must not restore a membership that has ended"
     )
 
@@ -42,7 +42,9 @@ def test_the_refusal_shows_the_values_in_one_unit_and_the_reason() -> None:
 def test_the_number_of_cells_that_may_fail_is_not_negative() -> None:
     assert Parameters(delta=0).neighbourhood_radius == 1
     assert Parameters(delta=3).neighbourhood_radius == 4
-    with pytest.raises(UsageError, match="delta is -1, and must be 0 to 16"):
+    with pytest.raises(
+        UsageError, match=r"parameters\.delta is -1: it must be a whole number from 0 to 16"
+    ):
         Parameters(delta=-1)
 
 

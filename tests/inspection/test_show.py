@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gapless.core.events import LinkFull
-from gapless.inspection import show
+from gapless.inspection import show, subscriptions
 from gapless.messages.clients import Order
 from gapless.messages.operating import (
     BrokerReply,
@@ -98,8 +98,10 @@ def test_a_started_stream_that_is_cut_off_is_shown_with_the_reason() -> None:
 
 def test_a_broker_is_shown_with_its_subscriptions_and_congested_peers() -> None:
     world, operator = stage()
-    world.subscriber("n", "x", "TRUE", durable=True).leave()
+    x = world.subscriber("n", "x", "TRUE", durable=True)
     world.subscriber("n", "y", "TRUE", durable=True)
+    world.run(ms=50)  # other brokers are asked for the durable names
+    x.leave()
     world.subscriber("n", "z", "a = 1")
     world.happen("n", LinkFull("a"))
     answer = operator.call(GetBroker(1))
@@ -172,7 +174,7 @@ def test_a_subscription_is_shown_with_its_streams() -> None:
     assert state.disconnected_since == left
     (cursor,) = state.cursors
     assert cursor.state == "disconnected"
-    assert cursor.lag >= 4_000_000
+    assert (cursor.lag_events, cursor.lag_s) == (None, None)  # they were not requested
     assert "no subscription 'y'" in reason(operator.call(GetSubscription(3, "y")))
 
 
@@ -198,7 +200,7 @@ def test_subscriptions_are_listed_by_name_and_in_pages(monkeypatch: pytest.Monke
     assert [each.name for each in answer.entries] == ["a", "b", "c"]
     durable = operator.call(ListSubscriptions(2, durable=True))
     assert [each.name for each in durable.entries] == ["a", "c"]
-    monkeypatch.setattr(show, "SHOWN_ENTRIES_MAX", 2)
+    monkeypatch.setattr(subscriptions, "SHOWN_ENTRIES_MAX", 2)
     first = operator.call(ListSubscriptions(3))
     assert ([each.name for each in first.entries], first.more) == (["a", "b"], True)
     rest = operator.call(ListSubscriptions(4, after="b"))
@@ -211,7 +213,8 @@ def test_an_answer_counts_the_omitted_entries(monkeypatch: pytest.MonkeyPatch) -
     world.run(s=1)
     world.subscriber("n", "x", "TRUE", durable=True)
     world.run(s=1)
-    for name in ("SHOWN_CURSORS_MAX", "SHOWN_PEERS_MAX", "SHOWN_ENTRIES_MAX"):
+    monkeypatch.setattr(subscriptions, "SHOWN_CURSORS_MAX", 1)
+    for name in ("SHOWN_PEERS_MAX", "SHOWN_ENTRIES_MAX"):
         monkeypatch.setattr(show, name, 1)
     first = operator.call(GetSubscription(1, "x")).entry
     assert ([each.pubend for each in first.cursors], first.cursors_omitted) == ([P], 1)

@@ -90,6 +90,7 @@ class Program(Client):
             on_gap="report",
             expiry_s=604_800,
             deadline_s=None,
+            create=durable,  # scenarios cut brokers off before they subscribe
         )
         self.inbox = Inbox("desk", wanted, settings, on_end=lambda: None)
         self.inbox.open_over(cast("ReconnectingLink", self))
@@ -182,6 +183,12 @@ class Program(Client):
     def knows(self) -> bool:
         """Return whether it knows the state of its subscription: it has it, or it has ended."""
         return self.inbox.is_answered or self.inbox.is_over
+
+    @property
+    def redirected_to(self) -> BrokerId | None:
+        """The broker to which it was redirected, if its first request was refused so."""
+        refused = self.inbox._refused
+        return None if refused is None else refused.broker
 
     def take(self) -> list[str]:
         """Return what was received: the labels of events, and gaps."""

@@ -292,6 +292,7 @@ def test_a_pubend_older_than_the_subscription_starts_at_the_latest() -> None:
     bob = world.publisher("p", "Q")
     publish(bob, "old")
     world.cut("a", "p")
+    world.run(s=3)  # a knows that it is cut off, so nothing starts behind its horizon
     program = Program(world, "a", "one")
     world.run(s=20)
     assert program.inbox.pending
@@ -456,6 +457,7 @@ def test_a_pubend_beyond_the_limit_of_named_pubends_starts_at_the_latest(
     bob = world.publisher("p", "Q")
     publish(bob, "q1")
     world.cut("a", "p")
+    world.run(s=3)  # a knows that it is cut off, so nothing starts behind its horizon
     program = opened(world, "a", "one")
     assert confirmed_guarantees(program) == StartGuarantees(())
     world.crash("a")

@@ -179,10 +179,15 @@ def test_a_subscription_can_move_back() -> None:
 
 
 def test_another_subscription_of_the_same_name_is_not_shared() -> None:
+    # MV-16: the second one was created while its program could not find the first
     world, _, client, answer = stage()
+    world.crash("a")
+    world.run(s=2)
     other = Requester(world, "b", "other")
     assert isinstance(other.subscribe("TRUE", "desk", durable=True), Subscribed)
     other.leave()
+    world.start("a")
+    world.run(s=2)
     refused = resume_at(client, "b", answer.hosting, 1)
     assert isinstance(refused, Refused)
     assert "another subscription" in refused.reason

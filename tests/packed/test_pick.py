@@ -52,7 +52,7 @@ def made(tick: int, attributes: dict[str, Value], payload: bytes = b"-") -> Publ
 def rows_of(publications: list[Publication], length: int) -> list[PackedRow]:
     """Return publications in rows of so many."""
     parts = [publications[begin : begin + length] for begin in range(0, len(publications), length)]
-    return [PackedRow(part[0].tick, part[-1].tick, pack(part)) for part in parts]
+    return [PackedRow(part[0].tick, part[-1].tick, 0, pack(part)) for part in parts]
 
 
 @pytest.mark.parametrize(

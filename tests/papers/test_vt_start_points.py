@@ -345,6 +345,8 @@ def test_theorem_3_1_vectors_never_fall_although_the_pubend_crashes(crashes: int
         world.restart("p")
         ann.connect()
         world.run(ms=300)
+    world.subscriber("n", "last", "x < 0")  # at least one stream epoch follows the last crash
+    world.run(s=1)
     times = [
         dict(record.entries)[shb("n")].time
         for record in world.nodes["p"].disk.load()

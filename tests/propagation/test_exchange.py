@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from gapless.core.ids import VirtualTime
+from gapless.core.limits import CHANGE_BURST
+from gapless.core.parameters import DEFAULTS, microseconds
 from gapless.messages.propagation import TableDelta, TableFull, TableRequest
 from gapless.messages.streams import StreamData
 from gapless.propagation import Edge
@@ -28,6 +30,50 @@ def test_many_changes_at_once_are_sent_as_one_delta() -> None:
     assert len(delta.added) == 10
 
 
+def test_the_first_change_after_a_pause_is_sent_at_once() -> None:
+    # R15, R18: from the leaf over the tables of two brokers, without a wait at any of them
+    world = BrokerHarness("p-a-n")
+    world.publisher("p")
+    world.run(s=1)
+    x = world.subscriber("n", "x", "kind = 1")
+    world.run(ms=3)  # two hops
+    assert [*world["p"].components.exchange.table_store.edges["a"].conjunctions]
+    since = world.now
+    world.run(s=1)
+    assert x.starts.keys() == {P}
+    assert world.sent_over(TableDelta, "n", "a", since) == []
+
+
+def test_changes_in_a_row_are_sent_at_intervals() -> None:
+    # R15
+    world = BrokerHarness("p-n")
+    world.publisher("p")
+    world.run(s=1)
+    since = world.now
+    changes = 100
+    for number in range(changes):
+        world.subscriber("n", f"x{number}", f"kind = {number}")
+        world.run(ms=1)
+    world.run(s=1)
+    deltas = world.sent_over(TableDelta, "n", "p", since)
+    at_intervals = changes // DEFAULTS.change_batch_ms + 1
+    assert CHANGE_BURST <= len(deltas) <= CHANGE_BURST + at_intervals
+    assert sum(len(each.added) for each in deltas) == changes
+
+
+def test_a_row_of_subscriptions_waits_for_no_interval() -> None:
+    # R15, R18, R31: each over three brokers, one after the other: four hops and a write
+    world = BrokerHarness("p-a-n")
+    world.publisher("p")
+    world.subscriber("n", "first", "kind < 0")  # n joins the pubend
+    world.run(s=1)
+    for number in range(CHANGE_BURST):
+        since = world.now
+        x = world.subscriber("n", f"x{number}", f"kind = {number}")
+        world.wait(lambda x=x: P in x.starts)  # type: ignore[misc]
+        assert world.now - since < microseconds(ms=6)
+
+
 def test_a_covered_subscription_causes_no_table_update() -> None:
     # R15, R16: it takes the virtual start time of the subscription that covers it
     world = BrokerHarness("p-n")
@@ -37,7 +83,7 @@ def test_a_covered_subscription_causes_no_table_update() -> None:
     since = world.now
     y = world.subscriber("n", "y", "price > 20")
     world.run(s=1)
-    assert y.starts.keys() == {P}, "it starts with the next knowledge range"
+    assert y.starts.keys() == {P}
     assert world.sent_over(TableDelta, "n", "p", since) == []
 
 

@@ -90,6 +90,11 @@ class Bench:
         assert stream_epochs == [each.number for each in self.pubend.stream_epochs]
         self.releases.append(up_to)
 
+    def forget_stream_epochs(self, pubend: PubendId, up_to: Tick, stream_epochs: list[int]) -> None:
+        assert pubend == STOCKS
+        assert up_to == self.pubend.stream_epochs[0].start - 1
+        assert stream_epochs == [each.number for each in self.pubend.stream_epochs]
+
     def cached(self, pubend: PubendId, low: Tick, high: Tick) -> list[KnowledgeRange]:
         del pubend, low, high
         return []
@@ -152,11 +157,14 @@ class Bench:
         """Make all writes durable, in order, also those that follow from them."""
         self.collect()
         while self.writes:
-            write = self.writes.pop(0)
-            for change in write.changes:
-                self._apply(change)
-            self.context.resume(Written(write.write_id))
-            self.collect()
+            self.step_durable(self.writes.pop(0))
+
+    def step_durable(self, write: Write) -> None:
+        """Make one write durable, and collect what follows from it."""
+        for change in write.changes:
+            self._apply(change)
+        self.context.resume(Written(write.write_id))
+        self.collect()
 
     def answer_fetches(self, count: int = 1_000) -> None:
         """Answer the reads from the present state of the disk, also those that follow."""

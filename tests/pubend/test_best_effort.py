@@ -49,6 +49,10 @@ class PubendHarness:
         del stream_epochs
         raise AssertionError(f"there is no log of {pubend} to release up to {up_to}")
 
+    def forget_stream_epochs(self, pubend: PubendId, up_to: Tick, stream_epochs: list[int]) -> None:
+        del up_to, stream_epochs
+        raise AssertionError(f"{pubend} has no stream epochs")
+
     def cached(self, pubend: PubendId, low: Tick, high: Tick) -> list[KnowledgeRange]:
         del pubend, low, high
         return []

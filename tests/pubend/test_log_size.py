@@ -177,14 +177,25 @@ def test_a_log_hold_that_retains_a_full_log_causes_pressure() -> None:
         bench.publish(session, sequence, 1)
 
 
-def test_a_full_log_releases_rows_that_only_the_retention_time_keeps() -> None:
+def test_a_log_that_only_the_retention_time_keeps_is_released_before_it_is_full() -> None:
     bench = Bench(Parameters(retention_s=3_600, log_bytes_max=20_000))
     session = bench.open()
-    sequence, _ = fill(bench, session)
-    with pytest.raises(PublishRefusedError, match="it is being released"):
-        bench.publish(session, sequence, 1)
-    bench.run(ms=1_000)
+    for sequence in range(1, 501):
+        answers = bench.publish(session, sequence, sequence)
+        bench.sync()
+        assert answers
+        assert counted(bench) < 20_000
+    assert bench.pubend.record.released
+    assert counted(bench) >= 20_000 * 5 // 8  # no more than necessary
+
+
+def test_a_full_log_whose_release_waits_for_the_disk_refuses() -> None:
+    bench = Bench(Parameters(retention_s=3_600, log_bytes_max=20_000))
+    session = bench.open()
+    with pytest.raises(PublishRefusedError, match="it is being released"):  # noqa: PT012
+        for sequence in range(1, 1_001):
+            bench.publish(session, sequence, sequence)
+    bench.run(ms=600)
     answers = bench.publish(session, sequence, 1)
     bench.sync()
     assert answers
-    assert counted(bench) >= 20_000 * 3 // 4  # no more than necessary

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 
 from gapless.core.ids import ShbId, VirtualTime
-from gapless.core.parameters import Parameters, microseconds
+from gapless.core.limits import CHANGE_BURST
+from gapless.core.parameters import DEFAULTS, Parameters, microseconds
 from gapless.messages.records import MemberRecord, PutRecord, StreamEpochRecord
 from tests.pubend.small_disk import STOCKS, Bench
 
@@ -121,15 +122,37 @@ def test_a_claim_alone_makes_no_member() -> None:
     assert bench.pubend.members.rows() == []
 
 
-def test_stream_epochs_are_not_opened_too_often() -> None:
-    bench = Bench()
-    bench.report("s")
-    for counter in range(1, 101):
+def claims(bench: Bench, first: int, count: int) -> int:
+    """Change the claim of a member every millisecond; return how many stream epochs opened."""
+    before = len(bench.opened)
+    for counter in range(first, first + count):
         bench.claim("s", counter)
         bench.run(ms=1)
-    bench.run(ms=100)
-    assert 3 <= len(bench.opened) <= 8
-    assert dict(bench.opened[-1].entries)[HOST].time == VirtualTime(1, 100)
+    return len(bench.opened) - before
+
+
+def test_the_first_stream_epochs_after_a_pause_open_at_once() -> None:
+    # R31: a few subscriptions in a row do not wait for each other
+    bench = Bench()
+    bench.report("s")
+    assert claims(bench, 1, CHANGE_BURST) == CHANGE_BURST
+    bench.run(ms=CHANGE_BURST * DEFAULTS.stream_epoch_interval_ms)
+    assert claims(bench, 101, CHANGE_BURST) == CHANGE_BURST
+
+
+def test_stream_epochs_are_not_opened_too_often() -> None:
+    # R31: they stay on disk for the retention
+    bench = Bench()
+    bench.report("s")
+    interval = DEFAULTS.stream_epoch_interval_ms
+    opened = claims(bench, 1, 100)
+    assert CHANGE_BURST <= opened <= CHANGE_BURST + 100 // interval + 1
+    assert 4 <= claims(bench, 101, 5 * interval) <= 6, "without a pause one in an interval"
+    bench.run(ms=2 * interval)
+    assert dict(bench.opened[-1].entries)[HOST].time == VirtualTime(1, 100 + 5 * interval)
+    assert 2 <= claims(bench, 301, interval) <= 4, (
+        "a short pause allows as many as it has intervals"
+    )
 
 
 def test_the_stream_epoch_of_a_tick_is_the_same_after_a_restart() -> None:

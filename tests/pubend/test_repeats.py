@@ -252,7 +252,7 @@ def test_sequences_in_the_window_are_not_counted_again_from_a_shared_row() -> No
     # again
     events = tuple(Publication(9 + each, "ann", each, {}, b"") for each in (1, 2, 3, 4))
     found = LookupResult(range(1, 3), {})
-    found.take("ann", [LogRow(PubendId("P"), 10, 13, 0, 0, 0, events)], 11)
+    found.take("ann", [LogRow(PubendId("P"), 10, 13, 0, 0, 0, 0, events)], 11)
     found.note_sequence(3)
     found.note_sequence(4)
     assert found.ticks == {1: 10, 2: 11}

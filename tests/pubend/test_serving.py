@@ -582,7 +582,7 @@ def random_harness(rng: random.Random) -> PubendHarness:
             publications.append(Publication(tick, "ann", sequence, attributes, b"-" * (tick % 5)))
             tick += rng.randint(1, 3)
         last = publications[-1].tick
-        row = LogRow(STOCKS, publications[0].tick, last, 0, 0, 0, tuple(publications))
+        row = LogRow(STOCKS, publications[0].tick, last, 0, 0, 0, 0, tuple(publications))
         harness.rows.append(row)
     for key, record in harness.records.items():
         assert isinstance(record, PubendRecord)

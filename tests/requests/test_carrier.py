@@ -14,6 +14,9 @@ from gapless.core.ids import BrokerId, MembershipId, PubendId, ShbId
 from gapless.core.parameters import Parameters, microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.pubend_requests import (
+    CountEvents,
+    EventCount,
+    EventCounts,
     LeavePubend,
     LogHoldId,
     Read,
@@ -55,6 +58,11 @@ class Pubend:
 
     def leave(self, shb: ShbId, membership: MembershipId, then: Callable[[], None]) -> None:
         self._do((shb, membership), then)
+
+    def count(self, request: CountEvents, then: Callable[[EventCounts], None]) -> None:
+        counts = tuple(EventCount(tick, tick // 10, tick + 1) for tick in request.ticks)
+        reply = EventCounts(request.pubend, request.request, reply_route(request), 99, counts)
+        self._do(request, lambda: then(reply))
 
     def _do(self, requested: Any, then: Callable[[], None]) -> None:
         self.requested.append(requested)
@@ -237,7 +245,7 @@ def test_a_request_to_a_local_pubend_is_answered_without_a_message() -> None:
 
 
 def test_requests_and_replies_have_a_handler_and_other_messages_have_none() -> None:
-    handled = {Read, ReleaseLogHold, LeavePubend, ReadReply, RequestDone}
+    handled = {Read, ReleaseLogHold, LeavePubend, ReadReply, RequestDone, CountEvents, EventCounts}
     assert Net().requests["a"].handlers.keys() == handled
 
 
@@ -320,8 +328,25 @@ def test_a_reply_to_another_request_is_dropped() -> None:
     request = net.pubend.requested[0].request
     net.receive("a", "b", RequestDone(STOCKS, request, ("a",)))
     net.receive("a", "b", ReadReply(PubendId("x"), request, ("a",), (), 9, 9, 0, 0))
+    net.receive("a", "b", EventCounts(STOCKS, request, ("a",), 9, ()))
     assert answers == []
-    assert net.marks("a")["reply to another request"] == 2
+    assert net.marks("a")["reply to another request"] == 3
+
+
+def test_a_count_of_events_is_routed_and_accepts_no_other_reply() -> None:
+    net = Net()
+    replies: list[EventCounts] = []
+    net.pubend.at_once = False
+    net.requests["a"].count_events(STOCKS, (40, 70), replies.append)
+    net.run()
+    request = net.pubend.requested[0]
+    net.receive("a", "b", RequestDone(STOCKS, request.request, ("a",)))
+    assert net.marks("a")["reply to another request"] == 1
+    net.pubend.waiting[0]()
+    net.run()
+    (reply,) = replies
+    assert reply.total == 99
+    assert reply.counts == (EventCount(40, 4, 41), EventCount(70, 7, 71))
 
 
 def read_fields(*ranges: tuple[Tick, ...], done: Tick = 9, released: Tick = 0) -> dict[str, Any]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from gapless.core.events import ClientDrained, ClientFull
 from gapless.core.ids import PubendId
+from gapless.core.limits import READS_PER_CLIENT_MAX, READS_WAITING_PER_CLIENT_MAX
 from gapless.messages.clients import ReadLog, ReadPart
 from gapless.messages.overlay import Quality
 from gapless.messages.pubend_requests import Read, ReadReply
@@ -195,3 +197,49 @@ def test_a_read_returns_the_events_before_a_corrupt_row_and_then_the_reason() ->
     text = reason(read(client, low=part.done + 1))
     assert f"row {ticks[2]} is corrupt" in text
     assert labels(read(client, low=ticks[3])) == ["e3"]
+
+
+def test_a_client_has_a_bounded_number_of_reads_at_once_and_all_are_answered() -> None:
+    world, _ = library()
+    client = world.client("n")
+    requests = [ReadLog(client.number(), P, "TRUE", 0, FAR, 0, ReadForm.EVENTS) for _ in range(30)]
+    for request in requests:
+        client.request(request)
+    assert started_reads(world, client) == [
+        each.request for each in requests[:READS_PER_CLIENT_MAX]
+    ]
+    world.run(ms=2_000)
+    assert [each.request for each in client.notices] == [each.request for each in requests]
+    assert started_reads(world, client) == []
+
+
+def test_no_read_is_started_for_a_client_whose_queue_is_full() -> None:
+    world, _ = library()
+    client = world.client("n")
+    world.happen("n", ClientFull(client.name))
+    request = ReadLog(client.number(), P, "TRUE", 0, FAR, 0, ReadForm.EVENTS)
+    client.request(request)
+    world.run(ms=1_000)
+    assert client.notices == []
+    world.happen("n", ClientDrained(client.name))
+    world.run(ms=1_000)
+    assert labels(client.answer(request.request)) == ["e0", "e1", "e2", "e3"]
+
+
+def test_more_reads_than_may_wait_are_refused_and_a_client_that_leaves_frees_its_place() -> None:
+    world, _ = library()
+    client = world.client("n")
+    world.happen("n", ClientFull(client.name))
+    for _ in range(READS_WAITING_PER_CLIENT_MAX):
+        client.request(ReadLog(client.number(), P, "TRUE", 0, FAR, 0, ReadForm.EVENTS))
+    assert "wait for their replies" in reason(read(client))
+    client.leave()
+    client.connect()
+    assert labels(read(client)) == ["e0", "e1", "e2", "e3"]
+
+
+def started_reads(world: BrokerHarness, client: Client) -> list[int]:
+    """Return the numbers of the reads of a client at n that are started."""
+    broker = world.nodes["n"].broker
+    assert broker is not None
+    return [*broker.components.reads._reads.get(client.name, ())]

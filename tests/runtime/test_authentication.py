@@ -203,7 +203,13 @@ def test_a_broker_does_not_start_without_its_token_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "output"),
     [
-        ('[[tokens]]\nprincipal = "a"\nsha256 = "sesame"\n', "sha256"),
+        ('[[tokens]]\nprincipal = "a"\nsha256 = "sesame"\n', "sha256 is invalid: .* matches"),
+        ('[[tokens]]\nprincipal = ["sesame"]\nsha256 = "a"\n', "principal is invalid: .* a text"),
+        (
+            f'[[tokens]]\nprincipal = "a"\nsha256 = "{"0" * 64}"\nexpires = "sesame"\n',
+            "expires is invalid: it must be a date and time",
+        ),
+        ('tokens = "sesame"\n', "tokens is invalid: it must be a list"),
         (f'[[tokens]]\nprincipal = "*"\nsha256 = "{"0" * 64}"\n', "no name of a principal"),
         (f'[[tokens]]\nprincipal = "a b"\nsha256 = "{"0" * 64}"\n', "no name of a principal"),
         (

@@ -8,8 +8,18 @@ from pathlib import Path
 import pytest
 
 from gapless.core.events import LinkDrained, LinkFull
+from gapless.core.ids import PubendId
 from gapless.core.parameters import Parameters
-from gapless.messages.clients import Delivery
+from gapless.messages.clients import (
+    Delivery,
+    OpenPubend,
+    OpenPublisher,
+    PubendOpened,
+    Publish,
+    PublisherOpened,
+    Refused,
+)
+from gapless.messages.operating import BrokerReply, GetBroker, ListPubends, PubendList
 from gapless.messages.overlay import Packet, PeerSessionId, Relayed
 from gapless.wire import LINK_PACKETS
 from tests.runtime.nodes import LOOPS, run, until, world
@@ -70,6 +80,42 @@ def test_a_client_that_is_congested_for_some_keepalives_is_disconnected() -> Non
                 task.cancel()
 
     run(scenario())
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_requests_of_a_client_that_does_not_read_its_answers_wait_unread(loop: str) -> None:
+    parameters = Parameters(queue_bytes_max=65_536)
+    long, requests = "x" * 50_000, 3_000
+
+    async def scenario() -> None:
+        async with (
+            world(parameters=parameters) as brokers,
+            RawClient(brokers["b1"].url) as client,
+            RawClient(brokers["b1"].url) as bystander,
+        ):
+            (session,) = [each for each in brokers["b1"].clients if each.name.endswith(".1")]
+            opened = await client.request(
+                PubendOpened, OpenPubend(client.number(), "trades", f"a = '{long}'")
+            )
+            await client.request(
+                PublisherOpened, OpenPublisher(client.number(), opened.pubend, "desk")
+            )
+            first = client.number()
+            for number in range(first, first + requests):
+                client.send(ListPubends(number) if number % 2 else _refused(number, opened.pubend))
+            await until(lambda: session.connection.is_congested)
+            for _ in range(20):
+                await bystander.request(BrokerReply, GetBroker(bystander.number()))
+                assert session.connection.waiting_bytes < 65_536 + 100 * len(long)
+            for number in range(first, first + requests):
+                await client.next(PubendList if number % 2 else Refused, request=number)
+
+    run(scenario(), loop)
+
+
+def _refused(number: int, pubend: PubendId) -> Publish:
+    """Return a small request whose refusal names the long advertisement."""
+    return Publish(number, pubend, "desk", 1, 1, (({}, b""),))
 
 
 def test_a_reader_that_pauses_and_resumes_gets_every_event() -> None:

@@ -19,6 +19,7 @@ from gapless.runtime import (
     overlay_of,
 )
 from gapless.runtime import overlay_config as overlay_files
+from gapless.runtime.parameter_values import parameter_values, read_option
 
 OVERLAY = """
 overlay = "trading"
@@ -81,12 +82,43 @@ def test_delta_comes_from_the_overlay_file(tmp_path: Path) -> None:
         ('data = "d"', "must be a key `name`"),
         ('name = "b1"', "must be a key `data`"),
         ('name = "b1"\ndata = "d"\nport = 1', "no key `port`; valid keys: name, data, overlay"),
-        ('name = "b1"\ndata = 5', "at `data`"),
-        ('name = "b1"\ndata = "d"\n[log]\nlevel = "loud"', "at `log.level`"),
-        ('name = "b1"\ndata = "d"\n[log]\npath = "x"', "at `log`"),
+        ('name = "b1"\ndata = 5', "data is 5: it must be a text in quotes"),
+        (
+            'name = "b1"\ndata = "d"\n[log]\nlevel = "loud"',
+            'log.level is "loud": it must be one of debug, error, info, warning',
+        ),
+        (
+            'name = "b1"\ndata = "d"\n[log]\npath = "x"',
+            "no key `log.path`; valid keys: level, format, file, bytes_max",
+        ),
+        ('name = "b1"\ndata = "d"\n[log]\nformat = "xml"', "one of text, json"),
+        (
+            'name = "b1"\ndata = "d"\n[log]\nbytes_max = 9',
+            "is 9: it must be a whole number from 4,096",
+        ),
+        ('name = "b1"\ndata = "d"\nlog = "x"', 'log is "x": it must be a table'),
         ('name = "b1"\ndata = "d"\nlisten = "nowhere:port"', "host:port"),
         ('name = "b1"\ndata = "d"\nlisten = "x:99999"', "host:port"),
-        ('name = "b1"\ndata = "d"\n[parameters]\nheartbeat = 1', "no parameter heartbeat"),
+        (
+            'name = "b1"\ndata = "d"\n[parameters]\nheartbeat = 1',
+            "no parameter heartbeat; did you mean heartbeat_ms",
+        ),
+        (
+            'name = "b1"\ndata = "d"\n[parameters]\nretention_s = -5',
+            "parameters.retention_s is -5: it must be a whole number from 0 to",
+        ),
+        (
+            'name = "b1"\ndata = "d"\n[parameters]\nack_ms = 0',
+            "parameters.ack_ms is 0: it must be a whole number from 1 to",
+        ),
+        (
+            'name = "b1"\ndata = "d"\n[parameters]\nretention_s = "2 moons"',
+            'parameters.retention_s is "2 moons": it must be a whole number from 0 to 10,000,000,000, or with a unit: 90s, 15min, 2h, 7d',
+        ),
+        (
+            'name = "b1"\ndata = "d"\n[parameters]\nretention_s = 1.5',
+            "parameters.retention_s is 1.5: it must be a whole number",
+        ),
         ('name = "b1"\ndata = "d"\n[parameters]\nheartbeat_ms = true', "a whole number"),
         ('name = "b1"\ndata = "d"\n[parameters]\nordered_sessions = 1', "true or false"),
         ('name = "b1"\ndata = "d"\n[parameters]\nheartbeat_ms = 9999', "session_timeout_ms"),
@@ -253,3 +285,62 @@ def test_a_written_overlay_is_read_back_equal(words: str, tmp_path: Path) -> Non
     overlay = overlay_of(words, delta=2)
     overlay.addresses[overlay.brokers[0][0]] = Address("::1", 7_400)
     assert load_overlay(written(tmp_path, overlay.to_toml(), "o.toml")) == overlay
+
+
+# --- parameters -----------------------------------------------------------------------------------
+
+
+def test_parameters_of_the_overlay_apply_to_every_broker_unless_its_file_has_others(
+    tmp_path: Path,
+) -> None:
+    text = OVERLAY + '\n[parameters]\nretention_s = "2h"\nlog_bytes_max = "10GB"\n'
+    written(tmp_path, text, "overlay.toml")
+    plain = 'name = "p1"\ndata = "d"\noverlay = "overlay.toml"\n'
+    parameters = load_config(written(tmp_path, plain)).settings.parameters
+    assert (parameters.retention_s, parameters.log_bytes_max) == (7_200, 10_000_000_000)
+    own = plain + "[parameters]\nretention_s = 60\n"
+    parameters = load_config(written(tmp_path, own)).settings.parameters
+    assert (parameters.retention_s, parameters.log_bytes_max) == (60, 10_000_000_000)
+    overlay = load_overlay(tmp_path / "overlay.toml")
+    written(tmp_path, overlay.to_toml(), "again.toml")
+    assert load_overlay(tmp_path / "again.toml") == overlay
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("90s", 90),
+        ("15min", 900),
+        ("1.5h", 5_400),
+        ("7d", 604_800),
+        ("2w", 1_209_600),
+        ("2000ms", 2),
+        ("60", 60),
+    ],
+)
+def test_a_time_may_have_a_unit(text: str, value: int) -> None:
+    assert parameter_values({"retention_s": text}) == {"retention_s": value}
+    assert read_option(f"retention_s={text}") == ("retention_s", value)
+    assert parameter_values({"heartbeat_ms": text}) == {
+        "heartbeat_ms": value * 1_000 if text != "60" else 60
+    }
+
+
+@pytest.mark.parametrize(
+    ("option", "problem"),
+    [
+        ("retention_s", "'retention_s' is no parameter: write NAME=VALUE"),
+        ("retension_s=1", "there is no parameter retension_s; did you mean retention_s"),
+        ("retention_s=10ms", 'parameters.retention_s is "10ms": it must be a whole number from 0'),
+        ("retention_s=1GB", "or with a unit: 90s, 15min, 2h, 7d"),
+        ("log_bytes_max=2h", "or with a unit: 64MiB, 10GB"),
+        ("retention_s=99999999999999999999", "from 0 to 10,000,000,000"),
+        ("ordered_sessions=yes", 'parameters.ordered_sessions is "yes": it must be true or false'),
+        ("delta=17", 'parameters.delta is "17": it must be a whole number from 0 to 16'),
+    ],
+)
+def test_an_invalid_option_names_the_value_and_the_allowed_values(
+    option: str, problem: str
+) -> None:
+    with pytest.raises(UsageError, match=re.escape(problem)):
+        read_option(option)

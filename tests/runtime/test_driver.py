@@ -134,6 +134,23 @@ def test_events_that_are_handled_together_are_one_step() -> None:
     run(scenario())
 
 
+def test_the_longest_step_of_two_windows_is_known() -> None:
+    async def scenario() -> None:
+        driver = driven(ScriptedMachine(), RecordingHandler(), [])
+        driver.handle(None)
+        first = driver.recent_step_max_ns
+        assert first == driver.step_max_ns > 0
+        driver.start_step_window()
+        assert driver.recent_step_max_ns == first
+        driver.start_step_window()
+        assert driver.recent_step_max_ns == 0
+        assert driver.step_max_ns == first
+        driver.handle(None)
+        assert 0 < driver.recent_step_max_ns <= driver.step_max_ns
+
+    run(scenario())
+
+
 def test_output_is_flushed_once_after_all_events_are_handled() -> None:
     async def scenario() -> None:
         machine, handler = ScriptedMachine(), RecordingHandler()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, get_args
 
 import msgspec
@@ -16,16 +17,33 @@ import pytest
 
 from gapless.broker import Broker
 from gapless.core.context import StepTime
-from gapless.core.effects import Fetch, Notify, Write
+from gapless.core.effects import Fetch, Notify, Send, Write
 from gapless.core.errors import ProtocolError
 from gapless.core.events import ClientDown, ClientRequest, ClientUp, Fetched, MachineEvent, Written
 from gapless.core.ids import PubendId
+from gapless.core.limits import SEQUENCE_MAX
 from gapless.core.parameters import DEFAULTS
-from gapless.messages.clients import OpenPubend, OpenPublisher, Publish, PublisherOpened
-from gapless.messages.records import AppendPackedRow, AppendRow, LogRow, TrimLog
+from gapless.messages.clients import (
+    Credit,
+    OpenPubend,
+    OpenPublisher,
+    Publish,
+    PublisherOpened,
+    Subscribe,
+)
+from gapless.messages.operating import GetBroker, ListSubscriptions
+from gapless.messages.records import AppendPackedRow, AppendRow, LogRow, PutRecord, TrimLog
 from gapless.packed.pick import packed, unpack_row
 from gapless.runtime import generate
-from gapless.wire import CLIENT_REQUESTS, Disconnect, KeepAlive
+from gapless.storage.codec import decode_record, encode_record
+from gapless.wire import (
+    CLIENT_NOTICES,
+    CLIENT_REQUESTS,
+    HEADER_BYTES,
+    LINK_PACKETS,
+    Disconnect,
+    KeepAlive,
+)
 from gapless.wire.codec import Request
 from tests.cases import scaled
 
@@ -111,13 +129,33 @@ class BrokerRun:
         while events:
             event = events.popleft()
             for effect in self._broker.step(event, self._step_time()):
-                if isinstance(effect, Notify) and isinstance(effect.notice, PublisherOpened):
-                    self.session = effect.notice.session
+                if isinstance(effect, Notify):
+                    sent = CLIENT_NOTICES.encode(effect.notice)
+                    CLIENT_NOTICES.decode(sent[HEADER_BYTES:])
+                    if isinstance(effect.notice, PublisherOpened):
+                        self.session = effect.notice.session
+                elif isinstance(effect, Send):
+                    frames = LINK_PACKETS.frames(effect.packet)
+                    assert all(LINK_PACKETS.decode(each[HEADER_BYTES:]) for each in frames)
                 elif isinstance(effect, Write):
                     self._write(effect)
                     events.append(Written(effect.write_id))
                 elif isinstance(effect, Fetch):
                     events.append(self._fetched(effect))
+
+    def handle_all(self, events: Sequence[MachineEvent]) -> None:
+        """Handle several events in one step, and ignore its effects."""
+        self._broker.step_all(events, self._step_time())
+
+    def broken_requests(self, broken: ClientRequest) -> None:
+        """Let one request fail in the machine."""
+
+        def observe(client: str, request: Any) -> None:
+            if request is broken.request:
+                raise ZeroDivisionError(client)
+
+        dispatch = self._broker._state._dispatch  # type: ignore[union-attr]
+        dispatch._requests[str] = observe
 
     def pass_time(self, microseconds: int) -> None:
         end = self._now + microseconds
@@ -128,6 +166,8 @@ class BrokerRun:
 
     def _write(self, write: Write) -> None:
         for each in write.changes:
+            if isinstance(each, PutRecord):
+                assert decode_record(encode_record(each.record)) is not None, each.record
             change = AppendRow(unpack_row(each)) if isinstance(each, AppendPackedRow) else each
             if isinstance(change, AppendRow):
                 self._rows.setdefault(change.row.pubend, []).append(change.row)
@@ -181,3 +221,22 @@ def play(seed: int, requests: int) -> int:
 @pytest.mark.parametrize("seed", range(scaled(20)))
 def test_no_decodable_request_ends_the_broker(seed: int) -> None:
     assert play(seed, requests=150) > 20
+
+
+def test_credit_that_is_granted_for_ever_is_still_a_number_of_64_bits() -> None:
+    incarnation = BrokerRun()
+    incarnation.handle(ClientUp("c.1"))
+    incarnation.handle(ClientRequest("c.1", Subscribe(1, "s", "TRUE", credit=SEQUENCE_MAX)))
+    for _ in range(5):
+        incarnation.handle(ClientRequest("c.1", Credit("s", SEQUENCE_MAX)))
+    incarnation.handle(ClientRequest("c.1", ListSubscriptions(2)))  # the reply is encoded
+
+
+def test_the_error_of_a_step_names_the_event_that_caused_it() -> None:
+    incarnation = BrokerRun()
+    incarnation.handle(ClientUp("c.1"))
+    events = [ClientRequest("c.1", GetBroker(1)), ClientRequest("c.1", "no request of any kind")]
+    incarnation.broken_requests(events[1])
+    with pytest.raises(ZeroDivisionError) as caught:
+        incarnation.handle_all(events)
+    assert caught.value.__notes__ == [repr(events[1])]

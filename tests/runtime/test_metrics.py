@@ -67,6 +67,7 @@ def test_metrics_count_events_and_connections(loop: str) -> None:
             assert found["gapless_frames_total connection=client, direction=in"] >= 4
             assert found["gapless_bytes_total connection=client, direction=out"] > 100
             assert found["gapless_step_seconds_count"] > 5
+            assert 0 < found["gapless_step_max_recent_seconds"] <= found["gapless_step_max_seconds"]
             assert 0 < found["gapless_commits_total"] <= found["gapless_writes_total"]
             assert found["gapless_log_bytes pubend=trades"] > 100
             assert found["gapless_log_last_tick pubend=trades"] > 0
@@ -190,3 +191,27 @@ def test_logs_go_to_standard_error(shape: LogFormat, capsys: pytest.CaptureFixtu
     assert "but this" in found.err
     assert "b2" in found.err
     assert "not this" not in found.err
+
+
+def test_metrics_show_the_lag_of_durable_subscriptions_also_over_another_broker() -> None:
+    async def scenario() -> None:
+        async with world("line:2") as brokers:
+            await brokers["b2"].stop()
+            node = await brokers.start("b2", metrics=Address())
+            async with RawClient(brokers["b1"].url) as feed:
+                opened = await feed.open("trades")
+                async with RawClient(node.url) as client:
+                    await client.subscribe("desk", "n > 5", durable=True)
+                    await feed.publish("trades", opened.session, 1, count=10)
+                    await client.events(5)
+                    found = await samples(node)
+                lags = {name: value for name, value in found.items() if "_lag_" in name}
+            labels = " pubend=trades, subscription=desk"
+            # the five events before the first that matches are no lag
+            assert lags.pop(f"gapless_subscription_lag_events{labels}") == 5
+            assert lags.pop(f"gapless_subscription_lag_seconds{labels}") > 0
+            assert lags.pop("gapless_lag_seconds_max") > 0
+            assert lags == {"gapless_lag_events_max": 5, "gapless_subscriptions_lag_unknown": 0}
+            assert found["gapless_subscriptions_behind"] == found["gapless_durable_subscriptions"]
+
+    run(scenario())

@@ -11,7 +11,7 @@ import pytest
 
 from gapless.core.limits import INT_MAX
 from gapless.core.parameters import Parameters
-from gapless.messages.clients import Credit, HostingReference, Subscribe
+from gapless.messages.clients import Credit, HostingReference, Refused, Subscribe
 from gapless.wire import (
     CLIENT_REQUESTS,
     VERSIONS,
@@ -38,12 +38,6 @@ UNINTELLIGIBLE = {
     "a frame that is too large": HANDSHAKE + b"\x7f\0\0\0",
     "a request of another type": HANDSHAKE + b"\0\0\0\2\xa2no",
     "noise after the handshake": HANDSHAKE + b"\0\0\0\x09" + b"\xff" * 9,
-    "a hosting epoch beyond 64 bits": HANDSHAKE
-    + bytes(
-        CLIENT_REQUESTS.encode(
-            Subscribe(1, "s", "TRUE", True, hosting=HostingReference("x", INT_MAX + 1, "a"))
-        )
-    ),
 }
 
 
@@ -236,12 +230,60 @@ def test_random_bytes_never_stop_a_broker() -> None:
     run(scenario())
 
 
-def test_a_number_beyond_64_bits_closes_its_connection() -> None:
+def frame_of(*parts: object) -> bytes:
+    body = msgspec.msgpack.encode(parts)
+    return len(body).to_bytes(4, "big") + body
+
+
+WRONG_FIELDS: dict[str, bytes] = {
+    "a number beyond 64 bits": frame_of("ReadLog", 1, ["trades", 1], "", 2**64 - 1, 2**64 - 1),
+    "no name": frame_of("OpenPubend", 1, None),
+    "a number instead of a name": frame_of("OpenPublisher", 1, ["trades", 1], 5),
+    "no filter text": frame_of("Subscribe", 1, "desk", 5),
+    "too few fields": frame_of("Subscribe", 1),
+    "an attribute that is a list": frame_of(
+        "Publish", 1, ["trades", 1], "desk", 1, 1, [[{"n": []}, b""]]
+    ),
+    "a hosting epoch beyond 64 bits": bytes(
+        CLIENT_REQUESTS.encode(
+            Subscribe(1, "s", "TRUE", True, hosting=HostingReference("x", INT_MAX + 1, "a"))
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRONG_FIELDS)
+def test_a_request_with_a_wrong_field_is_refused_and_others_go_on(what: str) -> None:
     async def scenario() -> None:
         async with world() as brokers, RawClient(brokers["b1"].url) as client:
-            await client.open("trades")
-            body = msgspec.msgpack.encode(["ReadLog", 1, ["trades", 1], "", 2**64 - 1, 2**64 - 1])
-            client.send_bytes(len(body).to_bytes(4, "big") + body)
+            client.send_bytes(WRONG_FIELDS[what])
+            refused = await client.next(Refused, request=1)
+            assert refused.reason
+            client.number()
+            opened = await client.open("trades")
+            await client.subscribe("all")
+            await client.publish("trades", opened.session, 1)
+            assert await client.events(1) == [1]
+            assert brokers["b1"].is_running
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        frame_of("Ack", 5, []),
+        frame_of("Credit", 5, 5),
+        frame_of("OpenPubend", -1, None),
+        frame_of("OpenPubend", "a"),
+        frame_of("OpenPubend"),
+        frame_of("Teleport", 1, "desk"),
+    ],
+)
+def test_a_message_with_a_wrong_field_and_no_number_closes_its_connection(frame: bytes) -> None:
+    async def scenario() -> None:
+        async with world() as brokers, RawClient(brokers["b1"].url) as client:
+            client.send_bytes(frame)
             assert (await client.read_disconnect()).code is DisconnectReason.PROTOCOL_ERROR
             assert brokers["b1"].is_running
 

@@ -204,7 +204,8 @@ class World:
     def __init__(
         self, *chains: str, cells: dict[CellId, list[BrokerId]] | None = None, **parameters: int
     ) -> None:
-        settings: dict[str, Any] = {"delta": 0, "retention_s": 0, **parameters}
+        defaults = {"delta": 0, "retention_s": 0, "find_timeout_ms": 50}
+        settings: dict[str, Any] = {**defaults, **parameters}
         self.parameters = Parameters(ordered_sessions=False, **settings)
         edges = []
         names: dict[CellId, list[BrokerId]] = {}
@@ -663,6 +664,7 @@ class Subscriber(Client):
                 start,
                 self.order,
                 self.credit,
+                create=True,  # scenarios cut brokers off before they subscribe
             )
         )
 

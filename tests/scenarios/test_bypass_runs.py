@@ -335,14 +335,14 @@ review_by_the_rule = Members.update_states
 
 
 def test_a_dead_host_leaves_the_vector_and_is_in_it_again_when_it_reports() -> None:
-    # 14.3 steps 4 to 6: its stream epochs 5, 6, 7, 8 are 2, 3, 4, 5 here; after its restart n
+    # 14.3 steps 4 to 6: its stream epochs 5, 6, 7, 8 are 3, 4, 5, 6 here; after its restart n
     # counts from 1
     scenario = DeadHost()
     assert scenario.stream_epochs == [
-        (2, {"c": 2, "d": 2, "n": 2}),
-        (3, {"c": 3, "d": 2, "n": 2}),
-        (4, {"c": 3, "d": 2}),
-        (5, {"c": 3, "d": 2, "n": 1}),
+        (3, {"c": 2, "d": 2, "n": 2}),
+        (4, {"c": 3, "d": 2, "n": 2}),
+        (5, {"c": 3, "d": 2}),
+        (6, {"c": 3, "d": 2, "n": 1}),
     ]
     assert [row.inactive for row in scenario.rows] == [False, False, True, False]
     incarnations = [row.time.incarnation for row in scenario.rows]

@@ -32,6 +32,7 @@ def spark() -> Iterator[SparkSession]:
         "spark.sql.session.timeZone": "UTC",
         "spark.driver.memory": "1g",
         "spark.log.level": "ERROR",
+        "spark.python.authenticate.socketTimeout": "120s",
     }
     session = spark_session("local[2,3]", name="gapless tests", settings=settings)
     yield session

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -16,11 +18,12 @@ pytest.importorskip("pyspark", reason='Spark is not installed: pip install "gapl
 import msgspec
 import pyarrow as pa
 
-from gapless.cli.main import main
+from gapless.cli.main import EXIT_WRONG_INPUT, main
 from gapless.core.errors import CorruptionError, NewerFormatError, UsageError
 from gapless.spark.jobs import archive, compact_archive, read_archive
 from gapless.spark.jobs import parts as parts_module
 from gapless.spark.jobs.compacting import small_groups
+from gapless.spark.jobs.locations import local_path, spark_uri
 from gapless.spark.jobs.manifest import ArchiveStore, DataFile, Manifest
 from gapless.spark.jobs.parts import FILE, file_of_row, merged, part_writer
 from tests.spark.rows import Stream
@@ -327,7 +330,55 @@ def test_a_manifest_that_is_corrupt_or_of_a_newer_program_is_named(tmp_path: Pat
         store.read()
 
 
-def test_an_archive_at_a_url_is_refused() -> None:
-    with pytest.raises(UsageError, match="not at a URL"):
-        ArchiveStore("s3://bucket/archive")
+@pytest.mark.parametrize("uri", ["s3://bucket/archive", "s3a://bucket/x", "hdfs:///x", "S3A://b"])
+def test_an_archive_at_a_uri_of_an_object_store_is_refused(uri: str) -> None:
+    with pytest.raises(UsageError, match="an archive is in a directory of a file system") as caught:
+        ArchiveStore(uri)
+    assert str(caught.value).startswith(f"{uri}: "), "the URI is named as it was written"
+
+
+def test_paths_and_file_uris_are_local_and_other_uris_reach_spark_as_they_are_written() -> None:
+    assert local_path("file:/a/b", "it") == local_path("file:///a/b", "it") == Path("/a/b")
+    assert local_path("a", "it") == Path("a").absolute()
+    assert spark_uri("s3a://bucket/x y%2F//z") == "s3a://bucket/x y%2F//z"
+    assert spark_uri("file:///a") == "file:///a"
+    assert spark_uri("a:b") == f"file://{Path('a:b').absolute()}"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("archive", "s3a://bucket/x"),
+        ("compact", "s3a://bucket/x"),
+        ("backtest", "archive", "--filters", "FILTERS", "--out", "s3a://bucket/x"),
+        ("audit", "s3a://bucket/x"),
+        ("audit", "logs", "--state", "s3a://bucket/x"),
+    ],
+)
+def test_a_command_refuses_a_uri_that_it_cannot_use_and_makes_no_directory(
+    arguments: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    filters = tmp_path / "filters"
+    filters.write_text("n > 5\n")
+    monkeypatch.setattr("gapless.cli.spark.session", no_session)
+    monkeypatch.setattr("gapless.cli.spark_audit.session", no_session)
+    named = [str(filters) if each == "FILTERS" else each for each in arguments]
+    assert main(["spark", *named]) == EXIT_WRONG_INPUT
+    assert "s3a://bucket/x: " in capsys.readouterr().err
+    assert [*tmp_path.iterdir()] == [filters]
+
+
+@contextmanager
+def no_session(*_: object) -> Iterator[Any]:
+    """A session that no job reaches: the path is checked first."""
+    made = MagicMock()
+    made.sparkContext.defaultParallelism = 1
+    yield made
+
+
+def test_columns_of_a_file_begin_with_the_tick() -> None:
     assert FILE.names[0] == "tick"

@@ -311,6 +311,12 @@ def test_released_ticks_are_an_error_or_skipped_by_option(
                 stream.load(start=start).count()
             assert numbers(stream.load(start=start, onRelease="skip")) == list(range(50, 60))
         assert numbers(stream.load(start="earliest")) == list(range(50, 60))
+        source = GaplessSource({"servers": stream.servers, "start": "earliest"})
+        source.reader(source.schema()).partitions()
+        assert caplog.messages[-1].startswith(
+            f"quotes: its beginning is released, so the read starts after the tick "
+            f"{released_up_to(stream)} (20"
+        )
         source = GaplessSource(
             {"servers": stream.servers, "start": start_time.isoformat(), "onRelease": "skip"}
         )

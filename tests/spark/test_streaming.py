@@ -219,6 +219,29 @@ def test_a_stream_that_starts_at_a_released_time_fails(spark: SparkSession, tmp_
             Sink(stream.stream(start=start_time), tmp_path).run()
 
 
+def test_a_stream_that_reads_from_the_earliest_tick_counts_a_released_beginning(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with SyncOverlay(parameters=BRIEF) as overlay, Stream(spark, overlay) as stream:
+        stream.publish(range(10))
+        (tmp_path / "whole").mkdir()
+        with stream.session.subscribe("TRUE", durable="keeper", start="earliest"):
+            pass  # otherwise the log might be released before Spark has started
+        whole = Sink(stream.stream(start="earliest"), tmp_path / "whole").run()
+        assert end_of(whole).released == {}
+        stream.session.unsubscribe("keeper")
+        until(lambda: not numbers_in(stream), "it is released")
+        with stream.session.subscribe("TRUE", durable="keeper"):
+            pass  # otherwise the rest might be released while Spark plans
+        stream.publish(range(20, 25))
+        (tmp_path / "rest").mkdir()
+        rest = Sink(stream.stream(start="earliest"), tmp_path / "rest")
+        query = rest.run()
+        assert rest.numbers() == [*range(20, 25)]
+        assert end_of(query).released["quotes"] > 0
+        assert end_of(query).skipped == {}
+
+
 def test_a_log_is_retained_for_a_reader_until_it_commits(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -163,7 +163,7 @@ def row(first: int, last: int | None = None, pubend: PubendId = TRADES, size: in
         Publication(tick, "p", tick, {"price": tick / 2, "open": True, "name": "né"}, b"x" * size)
         for tick in sorted({first, last})
     )
-    return LogRow(pubend, first, last, 3, 1, 1_000 + first, publications)
+    return LogRow(pubend, first, last, 3, 1, 1_000 + first, first, publications)
 
 
 def append(

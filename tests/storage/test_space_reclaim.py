@@ -124,3 +124,68 @@ def test_the_wal_is_checkpointed_regularly_and_reused(tmp_path: Path, *, here: b
         for tick in range(1, 3_001):
             write(append(tick))
         assert wal_path(tmp_path).stat().st_size < 1_000 * 4 * PAGE_BYTES
+
+
+def test_the_wal_is_truncated_at_rest_after_another_process_has_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wal, "WAL_BYTES_MAX", 100_000)
+    monkeypatch.setattr(wal, "_CHECKPOINT_COMMITS", 1)
+    monkeypatch.setattr(wal, "_RETRY_S", 0.01)
+    tried, truncated = threading.Event(), threading.Event()
+    real = schema.truncate_wal
+
+    def watched(connection: sqlite3.Connection) -> None:
+        real(connection)
+        tried.set()
+        if not wal_path(tmp_path).stat().st_size:
+            truncated.set()
+
+    monkeypatch.setattr(wal, "truncate_wal", watched)
+    with StorageHarness(tmp_path) as harness:
+        wait_for_reclaim(harness)
+        with schema.open_read_only(tmp_path) as other, schema.snapshot(other):
+            other.execute("SELECT count(*) FROM log").fetchone()
+            harness.write(append(1, size=200_000))
+            assert tried.wait(TIMEOUT_S)
+            assert not truncated.is_set()
+        assert truncated.wait(TIMEOUT_S), "although nothing is written"
+
+
+def test_pages_that_reclaiming_moves_count_for_the_next_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(space_reclaim, "FREE_PAGES_KEPT", 50)
+    with StorageHarness(tmp_path) as harness:
+        for low in range(1, 801, 100):
+            harness.write(*(append(tick, size=SIZE) for tick in range(low, low + 100)))
+        checkpoints: list[int] = []
+        real = schema.checkpoint_wal
+
+        def counted(connection: sqlite3.Connection) -> None:
+            checkpoints.append(1)
+            real(connection)
+
+        monkeypatch.setattr(wal, "checkpoint_wal", counted)
+        large = pages(harness)
+        harness.write(TrimLog(TRADES, 790))
+        wait_for_reclaim(harness)
+        returned = (large - pages(harness)) * PAGE_BYTES
+        assert returned > 10_000_000
+        assert len(checkpoints) >= returned // wal._CHECKPOINT_BYTES - 1
+
+
+def test_deleting_large_rows_does_not_write_them_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wal, "_CHECKPOINT_BYTES", 2**40)
+    monkeypatch.setattr(wal, "_CHECKPOINT_COMMITS", 10_000)
+    with StorageHarness(tmp_path) as harness:
+        harness.write(*(append(tick, size=10 * SIZE) for tick in range(1, 51)))
+        wait_for_reclaim(harness)
+        with harness.storage._writing:
+            schema.truncate_wal(harness.storage._writer)
+        harness.write(TrimLog(TRADES, 49))
+        wait_for_reclaim(harness)
+        assert rows_in_table(harness) == 1
+        assert wal_path(tmp_path).stat().st_size < 50 * 10 * SIZE // 4

@@ -152,7 +152,9 @@ def test_a_packed_row_is_read_back_like_any_other(tmp_path: Path) -> None:
     known = row(20, 39)
     with StorageHarness(tmp_path) as harness:
         harness.write(
-            AppendPackedRow(TRADES, 10, 11, plain.stream_epoch, plain.clock, packed_events)
+            AppendPackedRow(
+                TRADES, 10, 11, plain.stream_epoch, plain.clock, plain.before, packed_events
+            )
         )
         harness.write(AppendRow(known, msgspec.msgpack.encode(known.publications)))
     with StorageHarness(tmp_path) as harness:
@@ -348,14 +350,14 @@ def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     StorageHarness(tmp_path).storage.close()
     execute(tmp_path, "PRAGMA user_version=9")
-    with pytest.raises(NewerFormatError, match="format 9, this program knows formats up to 2"):
+    with pytest.raises(NewerFormatError, match="format 9, this program knows formats up to 3"):
         StorageHarness(tmp_path)
 
 
 def test_an_older_format_is_refused(tmp_path: Path) -> None:
     StorageHarness(tmp_path).storage.close()
     execute(tmp_path, "PRAGMA user_version=1")
-    with pytest.raises(StorageError, match="format 1, this program reads format 2 only"):
+    with pytest.raises(StorageError, match="format 1, this program reads format 3 only"):
         StorageHarness(tmp_path)
 
 

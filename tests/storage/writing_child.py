@@ -54,7 +54,7 @@ def main() -> int:
         if failed.is_set():
             break
         event = Publication(tick, "p", tick, {}, b"x" * size)
-        row = LogRow(PUBEND, tick, tick, 1, 0, 0, (event,))
+        row = LogRow(PUBEND, tick, tick, 1, 0, 0, 0, (event,))
         storage.write(Write(tick, (AppendRow(row), PutRecord(IncarnationRecord(tick)))))
     storage.close()
     return 3 if failed.is_set() else 0

@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 
 from gapless.core.ids import PubendId
+from gapless.core.limits import UNKNOWN_STREAMS_MAX
 from gapless.messages.clients import (
     Ack,
     Credit,
     Delivery,
     FilterSet,
     Gap,
+    RefusalCause,
+    Refused,
     Seek,
     SetFilter,
     StartKind,
@@ -482,3 +485,70 @@ def test_ack_reports_state_whether_the_shb_has_durable_subscriptions() -> None:
     row = world["p"].components.hosted[P].members.row(shb("n"))  # type: ignore[union-attr]
     assert row is not None
     assert row.durable
+
+
+def test_a_durable_subscription_without_a_requested_filter_keeps_the_one_it_has() -> None:
+    world, _ = stage()
+    x, y = Requester(world, "n", "x"), Requester(world, "n", "y")
+    x.subscribe("k = 1", name="desk", durable=True)
+    answer = y.subscribe(None, name="desk", durable=True)
+    assert answer.filter == "k = 1"
+    assert world.subscription("n", "desk").newest.text == "k = 1"
+    assert world.subscription("n", "desk").client == "y"
+
+
+def test_no_filter_for_a_name_that_does_not_exist_is_refused_and_creates_nothing() -> None:
+    world, _ = stage()
+    answer = Requester(world, "n", "x").subscribe(None, name="desk", durable=True)
+    assert answer.cause is RefusalCause.FILTER_REQUIRED
+    assert "give a filter" in reason(answer)
+    assert "needs a filter" in reason(Requester(world, "n", "y").subscribe(None))
+    assert world["n"].components.registry.subscriptions == {}
+
+
+def test_a_subscription_that_is_in_use_is_taken_over_only_on_request() -> None:
+    world, _ = stage()
+    x, y = Requester(world, "n", "x"), Requester(world, "n", "y")
+    x.subscribe("k = 1", name="desk", durable=True)
+    refusal = reason(y.subscribe("k = 2", name="desk", durable=True, take_over=False))
+    assert refusal.startswith("the subscription 'desk' is in use by the client x")
+    assert world.subscription("n", "desk").client == "x"
+    assert world.subscription("n", "desk").newest.text == "k = 1"
+    assert isinstance(x.subscribe(None, name="desk", durable=True, take_over=False), Subscribed)
+    y.subscribe("k = 2", name="desk", durable=True)
+    assert world.subscription("n", "desk").client == "y"
+
+
+def unknown(count: int, first: int = 0) -> tuple[tuple[PubendId, int], ...]:
+    """Return a position on pubends that do not exist."""
+    return tuple((PubendId(f"unknown{number}"), 1) for number in range(first, first + count))
+
+
+def test_a_position_on_more_unknown_pubends_than_allowed_is_refused_and_costs_nothing() -> None:
+    world, _ = stage()
+    client = Requester(world, "n", "hostile")
+    before = len(world["n"].components.subends.guaranteed)
+    start = StartPoint(StartKind.POSITION, unknown(30_000))
+    refused = client.call(Subscribe(1, "x", "TRUE", durable=True, start=start))
+    assert isinstance(refused, Refused)
+    assert refused.cause is RefusalCause.UNAVAILABLE
+    assert "UNKNOWN_STREAMS_MAX" in refused.reason
+    assert len(world["n"].components.subends.guaranteed) == before
+    assert world.record("n", "x") is None
+
+
+def test_the_unknown_pubends_of_all_subscriptions_together_are_bounded() -> None:
+    world, _ = stage()
+    client = Requester(world, "n", "hostile")
+    half = UNKNOWN_STREAMS_MAX // 2
+    for number, first in enumerate((0, half), 1):
+        start = StartPoint(StartKind.POSITION, unknown(half, first))
+        assert isinstance(
+            client.call(Subscribe(number, f"x{number}", "TRUE", start=start)), Subscribed
+        )
+    again = StartPoint(StartKind.POSITION, unknown(half))
+    assert isinstance(client.call(Subscribe(3, "x3", "TRUE", start=again)), Subscribed)
+    more = StartPoint(StartKind.POSITION, unknown(1, UNKNOWN_STREAMS_MAX))
+    assert isinstance(client.call(Subscribe(4, "x4", "TRUE", start=more)), Refused)
+    latest = StartPoint(StartKind.LATEST, unknown(1, UNKNOWN_STREAMS_MAX))
+    assert isinstance(client.call(Subscribe(5, "x5", "TRUE", start=latest)), Subscribed)

@@ -262,16 +262,6 @@ def test_a_released_range_below_the_horizon_is_no_gap() -> None:
     assert x.gaps == []
 
 
-def test_a_pending_cursor_gets_no_gap_before_its_start() -> None:
-    world, _, _, subend = live()
-    y = world.subscriber("n", "y", "kind = 5")
-    assert world.cursor("n", "y").phase is CursorPhase.PENDING
-    subend.released(Released(P, subend.horizon + 5))
-    world.run(s=1)
-    assert y.gaps == []
-    assert y.starts.keys() == {P}
-
-
 # --- curiosity (R45) ------------------------------------------------------------------------------
 
 
@@ -344,7 +334,7 @@ def test_ticks_buffered_above_a_gap_are_bounded_and_requested_again() -> None:
 
 
 def test_a_closed_subend_ignores_messages() -> None:
-    _, _, _, subend = live()
+    world, _, _, subend = live()
     subend.close()
     before = subend.horizon
     feed(subend, 1, 5, 3)
@@ -352,7 +342,7 @@ def test_a_closed_subend_ignores_messages() -> None:
     subend.take_feed_unavailable("n", FeedUnavailable(P, 3, FeedUnavailableReason.NO_FEED))
     subend.session_closed("n")
     subend.retry_feed()
-    subend.review_eager()
+    subend.register(world.cursor("n", "x"))
     subend.request_advance(99)
     assert subend.horizon == before
     assert subend.feeder is None

@@ -419,6 +419,7 @@ def test_a_filter_change_waits_until_the_durable_subscription_is_on_disk() -> No
     world, _ = stage()
     world.stop_disk("n")
     x = world.subscriber("n", "x", "kind = 0", durable=True)
+    world.run(ms=100)
     change = x.set_filter("kind = 1")
     world.run(ms=500)
     assert x.answer(change) is None

@@ -270,7 +270,7 @@ class BrokerAudit:
                 request,
                 notice.position,
                 principal,
-                request.filter,
+                notice.filter if request.filter is None else request.filter,
             )
             client_sessions[request.subscription] = client_session
             self.writer.add(self._opening(client_session))

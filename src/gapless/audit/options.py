@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -44,7 +44,12 @@ class AuditOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     @classmethod
     def of(cls, given: AuditOptions | str | Path) -> AuditOptions:
         """Return the given options, or the default options for a directory."""
-        return given if isinstance(given, AuditOptions) else cls(directory=str(given))
+        if isinstance(given, AuditOptions):
+            return given
+        path: Any = given
+        if not isinstance(path, str | Path) or not str(path):
+            raise UsageError(f"audit is a directory or AuditOptions, not {given!r:.60}")
+        return cls(directory=str(given))
 
     @property
     def path(self) -> Path:

@@ -7,7 +7,7 @@ order in :func:`start` affects the behaviour of a broker.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from gapless.broker.notifications import Notifications
@@ -21,9 +21,19 @@ from gapless.directory.name_query import NameQueries
 from gapless.directory.names import PubendNames
 from gapless.directory.status import PubendStatuses
 from gapless.feeds.candidates import FeedCandidates
+from gapless.inspection.lag import LagMeter
 from gapless.inspection.show import InspectionCalls
+from gapless.inspection.subscriptions import SubscriptionInspection
 from gapless.messages.stored import StoredState
-from gapless.mobility import ForcedMoves, HostingBrokers
+from gapless.mobility import (
+    ForcedMoves,
+    HostingBrokers,
+    Lookups,
+    SubscriptionCollector,
+    SubscriptionFinder,
+    Walks,
+)
+from gapless.mobility.find import ClientAddresses
 from gapless.overlay.neighbourhood import Neighbourhood
 from gapless.overlay.partitions import Partitions
 from gapless.overlay.retirements import Retirements
@@ -90,6 +100,9 @@ class Components(NamedTuple):
     registry: Registry
     maintenance: Maintenance
     hosting: HostingBrokers
+    walks: Walks
+    finder: SubscriptionFinder
+    collector: SubscriptionCollector
     retirement: Retirement
     stream_messages: StreamMessages
     step: TreeStep
@@ -104,6 +117,8 @@ def assemble(
     tree: Tree,
     stored: StoredState,
     corrupt_pubends: Mapping[PubendId, str],
+    corrupt_subscriptions: Collection[str],
+    addresses: ClientAddresses,
 ) -> Components:
     """Create all components from the stored state."""
     identity = context.identity
@@ -141,6 +156,13 @@ def assemble(
     registry = Registry(context, filters, subends, requests, status)
     hosting = HostingBrokers(context, sessions, registry)
     moves = ForcedMoves(context, filters, registry)
+    walks = Walks(context, tree, sessions, retirements)
+    finder = SubscriptionFinder(
+        context, tree, walks, registry, hosting, corrupt_subscriptions, addresses
+    )
+    collector = SubscriptionCollector(context, tree, walks, registry, addresses)
+    restored = (each.subscription for each in stored.subscriptions)
+    lookups = Lookups(context, finder, registry, restored)
     retirement = Retirement(
         retirements,
         announcements,
@@ -187,6 +209,9 @@ def assemble(
         registry,
         Maintenance(context, subends, registry),
         hosting,
+        walks,
+        finder,
+        collector,
         retirement,
         StreamMessages(context, router, reports, subends),
         TreeStep(
@@ -201,9 +226,12 @@ def assemble(
                 context, sessions, hosted, status, names, name_queries, pubends, refusals
             ),
             RetireCalls(context, tree, sessions, retirements, (exchange.table_store, pubends)),
-            SubscriberCalls(context, filters, registry, hosting, moves),
+            SubscriberCalls(context, filters, registry, hosting, moves, lookups),
+            lookups,
+            collector,
             reads,
             inspection,
+            SubscriptionInspection(context, registry, LagMeter(context, requests)),
             OperatorCalls(context, registry, hosting),
             WriterCalls(context, hosted, staging, refusals),
         ),

@@ -24,7 +24,13 @@ from gapless.core.events import (
 )
 from gapless.core.ids import BrokerId
 from gapless.messages.clients import Refused, Subscribe
-from gapless.messages.mobility import Superseded
+from gapless.messages.mobility import (
+    CollectSubscriptions,
+    FindSubscription,
+    SubscriptionFound,
+    SubscriptionsCollected,
+    Superseded,
+)
 from gapless.messages.overlay import Announce, NameQuery, NameReply, PartitionInfo, Retire
 from gapless.messages.streams import (
     AckReport,
@@ -86,8 +92,10 @@ class Dispatch:
                 each.sessions.link_drained(peer)
             case ClientFull(client):
                 each.registry.pause_client(client)
+                each.reads.client_full(client)
             case ClientDrained(client):
                 each.registry.resume_client(client)
+                each.reads.client_drained(client)
             case ClientDown(client):
                 each.registry.client_down(client)
                 each.reads.client_down(client)
@@ -149,6 +157,10 @@ class Dispatch:
             NameQuery: each.name_queries.query_received,
             NameReply: each.name_queries.reply_received,
             Superseded: each.hosting.received,
+            FindSubscription: each.finder.asked,
+            SubscriptionFound: each.finder.answered,
+            CollectSubscriptions: each.collector.asked,
+            SubscriptionsCollected: each.collector.answered,
             PartitionInfo: each.partitions.received,
             **each.exchange.handlers,
             **each.requests.handlers,

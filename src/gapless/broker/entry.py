@@ -12,9 +12,11 @@ from gapless.core.context import Context, Identity, StepTime
 from gapless.core.effects import Effect
 from gapless.core.events import MachineEvent, Written
 from gapless.core.ids import BrokerId, CellId, PubendId
+from gapless.core.limits import SHOWN_EVENT_MAX
 from gapless.core.parameters import Parameters
 from gapless.messages.records import IncarnationRecord, PutRecord, Record
 from gapless.messages.stored import StoredState
+from gapless.mobility.find import ClientAddresses
 from gapless.overlay.neighbourhood import Neighbourhood
 from gapless.overlay.tree import Tree
 from gapless.reshape.step import newest
@@ -94,9 +96,11 @@ class Broker:
         now: StepTime,
         corrupt_pubends: Mapping[PubendId, str] | None = None,
         corrupt_subscriptions: Mapping[str, str] | None = None,
+        addresses: ClientAddresses | None = None,
     ) -> None:
         """Start an incarnation. Corrupt state is not restored; each part has a reason (P8).
 
+        Clients are redirected to the ``addresses`` of other brokers.
         Raises UsageError if the records belong to another broker or to another tree.
         """
         stored = StoredState.of(records)
@@ -109,6 +113,7 @@ class Broker:
         self._tree = Tree(newest(neighbourhood, stored.neighbourhood))
         self._corrupt_pubends = dict(corrupt_pubends or {})
         self._corrupt_subscriptions = dict(corrupt_subscriptions or {})
+        self._addresses = {} if addresses is None else addresses
         self._state: Starting | Running = Starting(self.context, stored)
         self.observers: list[MessageObserver] = []
         """Called with all messages, also those to itself; for simulators and tests."""
@@ -124,7 +129,13 @@ class Broker:
         assert isinstance(starting, Starting)
         notifications = Notifications()
         components = assemble(
-            self.context, notifications, self._tree, starting.stored, self._corrupt_pubends
+            self.context,
+            notifications,
+            self._tree,
+            starting.stored,
+            self._corrupt_pubends,
+            self._corrupt_subscriptions,
+            self._addresses,
         )
         dispatch = Dispatch(self.context, components, self._corrupt_subscriptions, self.observers)
         notifications.bind(components, dispatch)
@@ -148,7 +159,11 @@ class Broker:
         context = self.context
         context.begin_step(now)
         for event in events:
-            self._state.take(event)
+            try:
+                self._state.take(event)
+            except Exception as error:
+                error.add_note(f"{event!r}"[:SHOWN_EVENT_MAX])  # several events may be one step
+                raise
         context.run_timers()
         self._state.settle()
         return context.take_effects()

@@ -38,6 +38,7 @@ class Notifications:
         each.announcements.session_opened(peer, cell)
         each.retirements.session_opened(peer)
         each.hosting.session_opened(peer)
+        each.walks.session_opened()
         each.name_queries.session_opened()
         each.partitions.session_opened(peer, cell)
         each.exchange.session_opened(peer, cell)
@@ -53,6 +54,7 @@ class Notifications:
         if cell is not None:
             each.partitions.session_closed(peer, cell)
         each.name_queries.session_closed(peer)
+        each.walks.session_closed(peer)
         each.exchange.session_closed(peer)
         each.reports.session_closed(peer)
         each.router.session_closed(peer)

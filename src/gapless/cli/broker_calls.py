@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -13,13 +13,16 @@ if TYPE_CHECKING:
 
     from gapless.client import Session
     from gapless.core.ids import PubendId
-    from gapless.messages.operating import CursorState, SubscriptionState
+    from gapless.messages.operating import CursorState, SubscriptionReply, SubscriptionState
 
 __all__ = [
     "DEADLINE_S",
+    "Listed",
     "call_broker",
+    "durable_subscription",
     "every_pubend",
-    "every_subscription",
+    "list_subscriptions",
+    "request_at_host",
     "run",
     "whole_subscription",
 ]
@@ -30,6 +33,12 @@ DEADLINE_S = 10.0
 CONNECT_DEADLINE_S = 10.0
 """How long the first connection may take at most."""
 
+PROBE_AFTER_S = 0.1
+"""A connection that takes longer may be to a port where nobody listens."""
+
+PROBE_TIMEOUT_S = 2.0
+"""How long a port may take to accept a connection or to refuse it."""
+
 T = TypeVar("T")
 
 
@@ -39,13 +48,17 @@ def call_broker(
     *,
     deadline_s: float = DEADLINE_S,
     token_file: Path | None = None,
+    wait_s: float = 0.0,
 ) -> T:
-    """Connect to a broker, do some work and disconnect."""
+    """Connect to a broker, do some work and disconnect.
+
+    If no address listens the call fails at once, or after ``wait_s``: a broker may be starting.
+    """
 
     async def connect_and_call() -> T:
         from gapless.client import connect
 
-        connect_deadline_s = min(deadline_s, CONNECT_DEADLINE_S)
+        connect_deadline_s = wait_s or min(deadline_s, CONNECT_DEADLINE_S)
         made = connect(
             url,
             name="gapless",
@@ -53,10 +66,49 @@ def call_broker(
             connect_deadline_s=connect_deadline_s,
             token_file=token_file,
         )
-        async with made as session:
-            return await work(session)
+        await _open(made, url, is_patient=wait_s > 0)
+        try:
+            return await work(made)
+        finally:
+            await made.close()
 
     return run(connect_and_call())
+
+
+async def _open(session: Session, url: str, *, is_patient: bool) -> None:
+    """Open a session, but do not try again where nobody listens."""
+    opening = asyncio.ensure_future(session.open())
+    try:
+        done, _ = await asyncio.wait({opening}, timeout=None if is_patient else PROBE_AFTER_S)
+        if not done:
+            await _refuse_closed_ports(url)
+        await opening
+    except BaseException:
+        opening.cancel()
+        await asyncio.gather(opening, return_exceptions=True)
+        raise
+
+
+async def _refuse_closed_ports(url: str) -> None:
+    """Raise an error if every address refuses a connection because nobody listens there."""
+    from gapless.core.address import parse_addresses
+    from gapless.core.errors import ConnectionLostError
+
+    addresses = parse_addresses(url)
+    for address in addresses:
+        try:
+            async with asyncio.timeout(PROBE_TIMEOUT_S):
+                _, writer = await asyncio.open_connection(*address)
+        except ConnectionRefusedError:
+            continue
+        except (OSError, ValueError):
+            return  # perhaps the broker is only slow, or the network is down for a moment
+        writer.close()
+        return
+    where = ", ".join(map(str, addresses))
+    raise ConnectionLostError(
+        f"no broker listens on {where} (connection refused): start one there, or name another with --url"
+    )
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -83,36 +135,92 @@ async def every_pubend(session: Session, *, hosted: bool = False) -> AsyncIterat
             return
 
 
-async def every_subscription(
-    session: Session, *, durable: bool = False
-) -> AsyncIterator[SubscriptionState]:
-    """Yield all subscriptions of a broker, page by page, each with all its streams."""
+class Listed(NamedTuple):
+    """The subscriptions to list."""
+
+    durable: bool = False
+    """Only durable ones."""
+    pattern: str = ""
+    """Only names that match it."""
+    limit: int = 0
+    """At most so many; 0: all."""
+    whole: bool = False
+    """With all their streams, however many."""
+
+
+async def list_subscriptions(
+    session: Session, listed: Listed
+) -> tuple[list[SubscriptionState], bool]:
+    """Fetch subscriptions with their lags, page by page; return also whether there are more."""
     from gapless.core.errors import RefusedError
     from gapless.messages.operating import ListSubscriptions
 
+    found: list[SubscriptionState] = []
     after = ""
     while True:
-        answer = await session.request(ListSubscriptions(0, after, durable), changes=False)
+        most = listed.limit - len(found) if listed.limit else 0
+        request = ListSubscriptions(0, after, listed.durable, listed.pattern, most, lag=True)
+        answer = await session.request(request, changes=False)
         for each in answer.entries:
             after = each.name
             try:
-                yield await whole_subscription(session, after) if each.cursors_omitted else each
+                is_enough = not each.cursors_omitted or not (listed.whole or _hides_reasons(each))
+                found.append(each if is_enough else await whole_subscription(session, after))
             except RefusedError:
-                yield each  # it has ended since
-        if not answer.more:
-            return
+                found.append(each)  # it has ended since
+        if not answer.more or len(found) == listed.limit:
+            return found, answer.more
+
+
+def _hides_reasons(state: SubscriptionState) -> bool:
+    """Whether a stream that is not in the list cannot continue."""
+    shown = sum(each.pending_reason is not None for each in state.cursors)
+    return shown < state.streams_pending
+
+
+async def request_at_host(
+    session: Session, name: str, message: Any, *, changes: bool = True
+) -> Any:
+    """Send a request to the broker that hosts a durable subscription; RefusedError if none does."""
+    from gapless.core.errors import RefusedError
+
+    answer = await session.request_at_host(name, message, changes=changes)
+    if answer is None:
+        raise RefusedError(f"there is no subscription {name!r} at any broker of the overlay")
+    return answer
+
+
+async def durable_subscription(session: Session, name: str) -> SubscriptionReply:
+    """Fetch a durable subscription with its streams and past filters, wherever it is hosted."""
+
+    async def request(message: Any) -> Any:
+        return await request_at_host(session, name, message, changes=False)
+
+    return await _paged_subscription(request, name)
 
 
 async def whole_subscription(session: Session, name: str) -> SubscriptionState:
-    """Fetch one subscription with all its streams, page by page."""
+    """Fetch one subscription of this broker with all its streams, page by page."""
+
+    async def request(message: Any) -> Any:
+        return await session.request(message, changes=False)
+
+    return (await _paged_subscription(request, name)).entry
+
+
+async def _paged_subscription(
+    request: Callable[[Any], Awaitable[Any]], name: str
+) -> SubscriptionReply:
     from gapless.messages.operating import GetSubscription
 
     after: PubendId | None = None
     cursors: list[CursorState] = []
     while True:
-        answer = await session.request(GetSubscription(0, name, after), changes=False)
+        answer = await request(GetSubscription(0, name, after, lag=True))
         entry: SubscriptionState = answer.entry
         cursors += entry.cursors
         if not entry.cursors_omitted or not entry.cursors:
-            return msgspec.structs.replace(entry, cursors=tuple(cursors), cursors_omitted=0)
+            entry = msgspec.structs.replace(entry, cursors=tuple(cursors), cursors_omitted=0)
+            reply: SubscriptionReply = msgspec.structs.replace(answer, entry=entry)
+            return reply
         after = entry.cursors[-1].pubend

@@ -57,6 +57,18 @@ class DataFacts(msgspec.Struct, frozen=True):
     """Why the directory cannot be used, or None."""
 
 
+class OverlayFacts(msgspec.Struct, frozen=True):
+    """The durable subscriptions of an overlay."""
+
+    subscriptions: int
+    duplicates: dict[str, list[str]]
+    """The names that several durable subscriptions have, each with its brokers."""
+    silent: list[str]
+    """Brokers that did not answer."""
+    warnings: list[str]
+    """What is wrong, and what to do."""
+
+
 class Diagnosis(msgspec.Struct, frozen=True):
     """Everything that ``doctor`` shows. None means that it was not found."""
 
@@ -74,10 +86,17 @@ class Diagnosis(msgspec.Struct, frozen=True):
     port: int
     port_is_free: bool
     data: DataFacts | None = None
+    overlay: OverlayFacts | None = None
 
 
-def diagnose(*, data: Path | None = None, port: int = 7400) -> Diagnosis:
-    """Check this process, the programs on PATH, a port and optionally a data directory."""
+def diagnose(
+    *,
+    data: Path | None = None,
+    port: int = 7400,
+    url: str | None = None,
+    token_file: Path | None = None,
+) -> Diagnosis:
+    """Check this process, the programs on PATH, a port; optionally a data directory, an overlay."""
     return Diagnosis(
         gapless=__version__,
         python=f"{platform.python_version()} ({platform.python_implementation()})",
@@ -92,6 +111,7 @@ def diagnose(*, data: Path | None = None, port: int = 7400) -> Diagnosis:
         port=port,
         port_is_free=is_free(port),
         data=None if data is None else look_at(data),
+        overlay=None if url is None else look_at_overlay(url, token_file),
     )
 
 
@@ -124,6 +144,16 @@ def look_at(data: Path) -> DataFacts:
         except StorageError as error:
             problem = str(error)
     return DataFacts(str(data), writable, free, logs, problem)
+
+
+def look_at_overlay(url: str, token_file: Path | None) -> OverlayFacts:
+    """Collect the durable subscriptions of the overlay of a broker."""
+    from gapless.cli.all_durable import all_durable, duplicates, warnings
+    from gapless.cli.broker_calls import call_broker
+
+    found = call_broker(url, all_durable, token_file=token_file)
+    entries = found.entries
+    return OverlayFacts(len(entries), duplicates(entries), found.silent, warnings(found))
 
 
 def installed_version(package: str) -> str | None:
@@ -160,9 +190,16 @@ def first_line(program: str, option: str) -> str | None:
     return lines[0] if lines else None
 
 
-def run(*, as_json: bool, data: Path | None = None, port: int = 7400) -> None:
+def run(
+    *,
+    as_json: bool,
+    data: Path | None = None,
+    port: int = 7400,
+    url: str | None = None,
+    token_file: Path | None = None,
+) -> None:
     """Diagnose and print the result."""
-    diagnosis = diagnose(data=data, port=port)
+    diagnosis = diagnose(data=data, port=port, url=url, token_file=token_file)
     if as_json:
         print_json(diagnosis)
     else:
@@ -186,6 +223,9 @@ def show(diagnosis: Diagnosis) -> None:
     ]
     if diagnosis.data is not None:
         rows.append(("data", data_text(diagnosis.data)))
+    if diagnosis.overlay is not None:
+        count = counted(diagnosis.overlay.subscriptions, "durable subscription")
+        rows.append(("overlay", "; ".join((f"has {count}", *diagnosis.overlay.warnings))))
     missing = Text("not found", style="dim")
     console().print(facts((name, missing if fact is None else fact) for name, fact in rows))
 

@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import aclosing
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gapless.cli.broker_calls import DEADLINE_S, call_broker, whole_subscription
-from gapless.cli.inspection import connection, lag_of, show_subscriptions
-from gapless.cli.options import URL_DEFAULT, AsJson, Deadline, TokenFile, Url, settle
+from gapless.cli.all_durable import AllDurable, all_durable, entry_at, print_table, warnings
+from gapless.cli.broker_calls import (
+    DEADLINE_S,
+    Listed,
+    call_broker,
+    durable_subscription,
+    request_at_host,
+)
+from gapless.cli.inspection import (
+    Limit,
+    NamePattern,
+    connection,
+    lag_text,
+    show_subscriptions,
+)
+from gapless.cli.logs import event_line
+from gapless.cli.options import (
+    URL_DEFAULT,
+    AsJson,
+    Deadline,
+    TokenFile,
+    Url,
+    optional_store_directory,
+    settle,
+)
 from gapless.cli.output import (
     console,
     facts,
@@ -19,7 +44,9 @@ from gapless.cli.output import (
     span,
     timestamp,
 )
+from gapless.cli.peek import Peek
 from gapless.cli.positions import HELP, read_position
+from gapless.core.errors import UsageError
 
 if TYPE_CHECKING:
     from gapless.client import Session
@@ -28,10 +55,23 @@ if TYPE_CHECKING:
 __all__ = ["durable"]
 
 durable = typer.Typer(
-    help="Show durable subscriptions of a broker, and change them.", no_args_is_help=True
+    help="Show durable subscriptions, and change them, wherever they are hosted.",
+    no_args_is_help=True,
 )
 
+EXIT_GAP = 1
+"""The exit code if logs no longer have a part of the events."""
+
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the subscription.")]
+Directory = Annotated[
+    Path | None,
+    typer.Option(
+        "--directory",
+        metavar="DIRECTORY",
+        help="The data directory of a stopped broker, in place of a URL.",
+        callback=optional_store_directory,
+    ),
+]
 Force = Annotated[
     bool,
     typer.Option("--force", help="Even if a client has it: the client's subscription ends."),
@@ -41,17 +81,39 @@ Force = Annotated[
 @durable.command("ls")
 def _ls(
     context: typer.Context,
+    pattern: NamePattern = "",
     *,
+    everywhere: Annotated[
+        bool, typer.Option("--all", help="Of all brokers of the overlay, not only of this one.")
+    ] = False,
+    limit: Limit = 0,
     url: Url = URL_DEFAULT,
     token_file: TokenFile = None,
     deadline: Deadline = DEADLINE_S,
     as_json: AsJson = False,
 ) -> None:
-    """List durable subscriptions."""
+    """List durable subscriptions; names that several subscriptions have are reported."""
     settle(context, as_json=as_json)
-    show_subscriptions(
-        url, durable=True, deadline_s=deadline, as_json=as_json, token_file=token_file
-    )
+    if everywhere:
+        if pattern or limit:
+            raise UsageError("--all lists everything; leave the pattern and --limit out")
+        found = call_broker(url, all_durable, deadline_s=deadline, token_file=token_file)
+        _show_all(found, as_json=as_json)
+        return
+    listed = Listed(durable=True, pattern=pattern, limit=limit, whole=as_json)
+    show_subscriptions(url, listed, deadline_s=deadline, as_json=as_json, token_file=token_file)
+
+
+def _show_all(found: AllDurable, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"subscriptions": records(found.entries), "silent": found.silent})
+        return
+    if found.entries:
+        print_table(found.entries)
+    else:
+        console().print("no subscriptions")
+    for line in warnings(found):
+        print_note(f"warning: {line}")
 
 
 @durable.command("info")
@@ -69,10 +131,10 @@ def _info(
 
     state = call_broker(
         url,
-        lambda session: whole_subscription(session, name),
+        lambda session: durable_subscription(session, name),
         deadline_s=deadline,
         token_file=token_file,
-    )
+    ).entry
     if as_json:
         print_json(records(state))
     else:
@@ -97,13 +159,55 @@ def _show(state: SubscriptionState) -> None:
                 each.state if each.pending_reason is None else f"pending: {each.pending_reason}",
                 str(each.acked),
                 timestamp(each.acked),
-                lag_of([each]),
+                *lag_text(each.lag_events, each.lag_s),
                 f"{each.buffered:,}",
             )
             for each in state.cursors
         ]
-        columns = ("pubend", "state", "acknowledged", "time", "lag", "waits for credit")
+        columns = (
+            *("pubend", "state", "acknowledged", "time"),
+            *("events behind", "time behind", "waits for credit"),
+        )
         out.print(listing(*columns, rows=lines))
+
+
+@durable.command("peek")
+def _peek(
+    context: typer.Context,
+    name: Name,
+    *,
+    count: Annotated[int, typer.Option(min=1, help="How many events at most.")] = 10,
+    url: Url = URL_DEFAULT,
+    token_file: TokenFile = None,
+    deadline: Deadline = DEADLINE_S,
+    _as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON lines; this is the default.")
+    ] = False,
+) -> None:
+    """Print the next events of a durable subscription as JSON lines.
+
+    Nothing is acknowledged, and a client that has the subscription keeps it. The events are those
+    that are not acknowledged, also if that client has received them. They are in the order of their
+    ticks.
+    """
+    settle(context, as_json=_as_json)
+
+    async def show(session: Session) -> Peek:
+        peek, left = Peek(session, name), count
+        async with aclosing(peek.events()) as events:
+            async for event in events:
+                sys.stdout.buffer.write(event_line(event.pubend, event.publication))
+                left -= 1
+                if not left:
+                    break
+        sys.stdout.buffer.flush()
+        return peek
+
+    peek = call_broker(url, show, deadline_s=deadline, token_file=token_file)
+    if peek.error is not None:
+        raise peek.error
+    if peek.gaps:
+        raise typer.Exit(EXIT_GAP)
 
 
 @durable.command("seek")
@@ -130,7 +234,7 @@ def _seek(
     async def call(session: Session) -> Any:
         from gapless.messages.operating import SeekDurable
 
-        return await session.request(SeekDurable(0, name, start_point, force))
+        return await request_at_host(session, name, SeekDurable(0, name, start_point, force))
 
     answer = call_broker(url, call, deadline_s=deadline, token_file=token_file)
     if as_json:
@@ -157,9 +261,11 @@ def _set_filter(
     settle(context, as_json=as_json)
 
     async def call(session: Session) -> Any:
+        from gapless.client.arguments import check_filter
         from gapless.messages.operating import SetDurableFilter
 
-        return await session.request(SetDurableFilter(0, name, filter_text))
+        check_filter("FILTER", filter_text)
+        return await request_at_host(session, name, SetDurableFilter(0, name, filter_text))
 
     answer = call_broker(url, call, deadline_s=deadline, token_file=token_file)
     if as_json:
@@ -173,19 +279,38 @@ def _rm(
     context: typer.Context,
     name: Name,
     *,
+    at: Annotated[
+        str | None,
+        typer.Option(metavar="BROKER", help="The one at this broker, if several have the name."),
+    ] = None,
     force: Force = False,
+    directory: Directory = None,
     url: Url = URL_DEFAULT,
     token_file: TokenFile = None,
     deadline: Deadline = DEADLINE_S,
     as_json: AsJson = False,
 ) -> None:
-    """End a durable subscription. The events that it has not received are no longer kept for it."""
+    """End a durable subscription, wherever it is.
+
+    The events that it has not received are no longer kept for it.
+    """
     settle(context, as_json=as_json)
+    if directory is not None:
+        if at is not None:
+            raise UsageError("--directory names the broker; leave --at out")
+        from gapless.cli.stopped import remove_durable
+
+        remove_durable(directory, name, as_json=as_json)
+        return
 
     async def call(session: Session) -> Any:
         from gapless.messages.operating import RemoveDurable
 
-        return await session.request(RemoveDurable(0, name, force))
+        message = RemoveDurable(0, name, force)
+        if at is None:
+            return await request_at_host(session, name, message)
+        host = (await entry_at(session, name, at)).host
+        return await session.request_at_broker(host.broker, host.addresses, message)
 
     call_broker(url, call, deadline_s=deadline, token_file=token_file)
     if as_json:

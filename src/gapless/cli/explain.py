@@ -8,8 +8,8 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from gapless import Filter
 from gapless.cli.output import console, print_json
+from gapless.client.arguments import check_filter
 from gapless.content.conjunction import EVERYTHING, Conjunction
 from gapless.content.expression import literal_text
 from gapless.content.matching.plan import AccessKind, Planner
@@ -65,7 +65,7 @@ def read_event(text: str) -> dict[str, Value | None]:
 
 def explain(filter_text: str, event: dict[str, Value | None] | None) -> Explanation:
     """Explain every conjunction of a filter, with its result for an event."""
-    selector = Filter(filter_text)
+    selector = check_filter("FILTER", filter_text)
     if event is None:
         conjunctions = tuple(Explained(str(each), *lookup(each)) for each in selector.conjunctions)
         return Explanation(str(selector), conjunctions)

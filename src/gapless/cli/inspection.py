@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gapless.cli.broker_calls import DEADLINE_S, call_broker, every_pubend, every_subscription
+from gapless.cli.broker_calls import (
+    DEADLINE_S,
+    Listed,
+    call_broker,
+    every_pubend,
+    list_subscriptions,
+)
 from gapless.cli.options import URL_DEFAULT, AsJson, Deadline, TokenFile, Url, settle
 from gapless.cli.output import (
     console,
@@ -15,6 +21,8 @@ from gapless.cli.output import (
     facts,
     listing,
     print_json,
+    print_listing,
+    print_note,
     records,
     size,
     span,
@@ -31,7 +39,6 @@ if TYPE_CHECKING:
     from gapless.client import Session
     from gapless.messages.operating import (
         BrokerReply,
-        CursorState,
         PartitionTable,
         PeerState,
         PubendState,
@@ -42,7 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "connection",
-    "lag_of",
+    "lag_text",
     "partitions",
     "retire",
     "show_subscriptions",
@@ -107,9 +114,16 @@ def _broker_table(broker: BrokerReply) -> Table:
         ("streams", _streams(broker)),
         ("pubends", f"{broker.pubends_hosted:,} here, {broker.pubends_known:,} known"),
         ("logs", size(broker.log_bytes)),
+        ("retention", _retention(broker)),
         ("cache", size(broker.cache_bytes)),
     ]
     return facts(rows)
+
+
+def _retention(broker: BrokerReply) -> str:
+    """How long events are kept for replay, and up to which size of a log."""
+    kept = span(broker.retention_s * 1_000_000)
+    return f"{kept} (retention_s), at most {size(broker.log_bytes_max)} in each log (log_bytes_max)"
 
 
 def _streams(broker: BrokerReply) -> str:
@@ -234,9 +248,24 @@ def _tree(shown: TopologyReply, cells: list[Any]) -> Tree:
 # --- subscriptions ------------------------------------------------------------------------------
 
 
+NamePattern = Annotated[
+    str,
+    typer.Argument(
+        metavar="[PATTERN]",
+        show_default=False,
+        help="Only names that match it: * is any characters, ? is one. Quote it.",
+    ),
+]
+Limit = Annotated[
+    int, typer.Option("--limit", metavar="N", min=0, help="List at most N; 0 lists all.")
+]
+
+
 def subscriptions(
     context: typer.Context,
+    pattern: NamePattern = "",
     *,
+    limit: Limit = 0,
     url: Url = URL_DEFAULT,
     token_file: TokenFile = None,
     deadline: Deadline = DEADLINE_S,
@@ -244,36 +273,41 @@ def subscriptions(
 ) -> None:
     """List the subscriptions of a broker, also those that are not durable."""
     settle(context, as_json=as_json)
-    show_subscriptions(
-        url, durable=False, deadline_s=deadline, as_json=as_json, token_file=token_file
-    )
+    listed = Listed(pattern=pattern, limit=limit, whole=as_json)
+    show_subscriptions(url, listed, deadline_s=deadline, as_json=as_json, token_file=token_file)
 
 
 def show_subscriptions(
-    url: str, *, durable: bool, deadline_s: float, as_json: bool, token_file: Path | None = None
+    url: str, listed: Listed, *, deadline_s: float, as_json: bool, token_file: Path | None = None
 ) -> None:
     """Fetch subscriptions and list them."""
-
-    async def call(session: Session) -> list[SubscriptionState]:
-        return [each async for each in every_subscription(session, durable=durable)]
-
-    found = call_broker(url, call, deadline_s=deadline_s, token_file=token_file)
+    found, more = call_broker(
+        url,
+        lambda session: list_subscriptions(session, listed),
+        deadline_s=deadline_s,
+        token_file=token_file,
+    )
     if as_json:
         print_json(records(found))
     else:
-        console().print(_subscription_table(found) if found else "no subscriptions")
+        none = f"no subscriptions match {listed.pattern}" if listed.pattern else "no subscriptions"
+        if found:
+            _print_subscriptions(found)
+        else:
+            console().print(none)
         reasons = _reasons(found)
         for line in reasons[:SHOWN_REASONS_MAX]:
             console().print(line)
         if len(reasons) > SHOWN_REASONS_MAX:
             console().print(f"{len(reasons) - SHOWN_REASONS_MAX:,} more streams: see --json")
+    if more:
+        print_note(f"the first {len(found):,} are listed: there are more")
 
 
-def _subscription_table(found: list[SubscriptionState]) -> Table:
+def _print_subscriptions(found: list[SubscriptionState]) -> None:
     rows = []
     for each in found:
-        pending = sum(cursor.pending_reason is not None for cursor in each.cursors)
-        streams = f"{len(each.cursors):,}"
+        pending, streams = each.streams_pending, f"{each.streams:,}"
         rows.append(
             (
                 each.name,
@@ -281,12 +315,15 @@ def _subscription_table(found: list[SubscriptionState]) -> Table:
                 each.order.name.lower(),
                 connection(each),
                 f"{streams} ({pending} pending)" if pending else streams,
-                lag_of(each.cursors),
+                *lag_text(each.lag_events, each.lag_s),
                 each.filter,
             )
         )
-    columns = ("subscription", "kind", "order", "client", "streams", "lag", "filter")
-    return listing(*columns, rows=rows)
+    columns = (
+        *("subscription", "kind", "order", "client", "streams"),
+        *("events behind", "time behind", "filter"),
+    )
+    print_listing(*columns, rows=rows)
 
 
 def _reasons(found: list[SubscriptionState]) -> list[str]:
@@ -299,14 +336,15 @@ def _reasons(found: list[SubscriptionState]) -> list[str]:
     ]
 
 
-def lag_of(cursors: Iterable[CursorState]) -> str:
-    """The lag of the slowest of some streams; unknown if one is cut off."""
-    started = [each for each in cursors if each.pending_reason is None or each.acked > 0]
-    if any(each.pending_reason is not None for each in started):
-        return "unknown"
-    if any(each.acked == 0 for each in started):
-        return "from the start"
-    return span(max((each.lag for each in started), default=0))
+def lag_text(events: int | None, seconds: float | None) -> tuple[str, str]:
+    """How far a subscription or a stream is behind, in events and in time.
+
+    >>> lag_text(0, 0.0), lag_text(1_200, 7.5), lag_text(None, None)
+    (('0', ''), ('1,200', '7.5 s'), ('unknown', 'unknown'))
+    """
+    if events is None or seconds is None:
+        return "unknown", "unknown"
+    return f"{events:,}", span(round(seconds * 1_000_000)) if events else ""
 
 
 def connection(state: SubscriptionState) -> str:

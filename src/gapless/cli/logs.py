@@ -11,7 +11,16 @@ import msgspec
 import typer
 
 from gapless.cli.broker_calls import DEADLINE_S, call_broker
-from gapless.cli.options import URL_DEFAULT, AsJson, DataDirectory, Deadline, TokenFile, Url, settle
+from gapless.cli.options import (
+    URL_DEFAULT,
+    AsJson,
+    DataDirectory,
+    Deadline,
+    TokenFile,
+    Url,
+    settle,
+    store_directory,
+)
 from gapless.cli.output import console, listing, print_json, records, size, timestamp
 
 if TYPE_CHECKING:
@@ -31,6 +40,15 @@ log = typer.Typer(
 
 PubendArgument = Annotated[str, typer.Argument(metavar="PUBEND", help="The name of the pubend.")]
 Low = Annotated[int, typer.Option("--from", metavar="TICK", help="The first tick.")]
+StoppedDirectory = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DIRECTORY",
+        help="The data directory of a stopped broker.",
+        callback=store_directory,
+    ),
+]
+TRIM_HELP = "The last tick to release, or a time such as 2026-03-01T09:30; latest: everything."
 High = Annotated[int | None, typer.Option("--up-to", metavar="TICK", help="The last tick.")]
 
 
@@ -181,6 +199,31 @@ def _export(
         target.flush()
         if output is not None:
             target.close()
+
+
+@log.command("trim")
+def _trim(
+    context: typer.Context,
+    directory: StoppedDirectory,
+    pubends: Annotated[
+        list[str] | None, typer.Argument(metavar="[PUBEND]...", help="The names of the pubends.")
+    ] = None,
+    *,
+    up_to: Annotated[str, typer.Option("--up-to", metavar="TICK|TIME", help=TRIM_HELP)],
+    every: Annotated[bool, typer.Option("--all", help="All logs of the directory.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Release events of a stopped broker's logs, also on a full disk, whoever needs them.
+
+    Subscriptions and readers that needed a released event are told of a gap.
+    """
+    from gapless.cli.stopped import read_tick, show_trimmed, trim_logs
+    from gapless.core.errors import UsageError
+
+    settle(context, as_json=as_json)
+    if bool(pubends) is every:
+        raise UsageError("name the pubends whose logs are to be trimmed, or write --all")
+    show_trimmed(trim_logs(directory, pubends or [], read_tick(up_to)), as_json=as_json)
 
 
 @log.command("read")

@@ -20,8 +20,9 @@ import shlex
 import signal
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO
 
 import typer
 import typer.core
@@ -30,12 +31,13 @@ from gapless import __version__
 from gapless.cli import bench, durable, inspection, logs, pub, spark, sub, tokens, tools, up
 from gapless.cli.extensions import add_commands
 from gapless.cli.options import CommandSettings
-from gapless.cli.output import print_error, while_read
+from gapless.cli.output import print_error, print_note, while_read
 from gapless.core.errors import (
     AuthenticationError,
     ConnectionLostError,
     CorruptionError,
     DeadlineError,
+    FilterWarning,
     GapError,
     GaplessError,
     OutcomeUnknownError,
@@ -158,8 +160,30 @@ def exit_code(error: GaplessError) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", FilterWarning)
+        warnings.showwarning = _show_warning
+        return _run(sys.argv[1:] if arguments is None else list(arguments))
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print a warning of a filter as a note; another one as Python does."""
+    if issubclass(category, FilterWarning):
+        print_note(f"warning: {message}")
+    else:
+        text = warnings.formatwarning(message, category, filename, lineno, line)
+        (file or sys.stderr).write(text)
+
+
+def _run(arguments: Sequence[str]) -> int:
     settings = CommandSettings()
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
     try:
         app(args=arguments, obj=settings, prog_name="gapless")
     except SystemExit as exit_:

@@ -11,7 +11,25 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["AsJson", "CommandSettings", "DataDirectory", "Deadline", "TokenFile", "Url", "settle"]
+from gapless.core.errors import UsageError
+
+__all__ = [
+    "AsJson",
+    "CommandSettings",
+    "DataDirectory",
+    "Deadline",
+    "TokenFile",
+    "Url",
+    "Wait",
+    "optional_store_directory",
+    "settle",
+    "store_directory",
+]
+
+_DATABASE = "broker.db"
+_STORE = "store"
+_SHOWN = 8
+"""So many brokers of an overlay are named."""
 
 URL_VARIABLE = "GAPLESS_URL"
 URL_DEFAULT = "gapless://127.0.0.1:7400"
@@ -60,10 +78,47 @@ Deadline = Annotated[
     typer.Option("--deadline", metavar="SECONDS", min=0.01, help="How long a call may take."),
 ]
 
+Wait = Annotated[
+    float,
+    typer.Option(
+        "--wait",
+        metavar="SECONDS",
+        min=0.0,
+        help="How long to wait for a broker that does not listen yet.",
+    ),
+]
+
+
+def store_directory(path: Path) -> Path:
+    """Return the directory with the data of a broker: ``path`` itself, or ``store`` in it.
+
+    ``gapless up`` makes a directory for each broker, with its file and its log beside ``store``.
+    """
+    if (path / _DATABASE).exists():
+        return path
+    if (path / _STORE / _DATABASE).exists():
+        return path / _STORE
+    brokers = sorted(each.parent.parent for each in path.glob(f"*/{_STORE}/{_DATABASE}"))
+    if brokers:
+        names = ", ".join(map(str, brokers[:_SHOWN]))
+        more = f" and {len(brokers) - _SHOWN} more" if len(brokers) > _SHOWN else ""
+        problem = f"{path} has the data of several brokers; choose one: {names}{more}"
+        raise UsageError(problem)
+    return path
+
+
+def optional_store_directory(path: Path | None) -> Path | None:
+    """Return the directory with the data of a broker, or None if no directory is given."""
+    return None if path is None else store_directory(path)
+
+
 DataDirectory = Annotated[
     Path,
     typer.Argument(
-        metavar="DIRECTORY", help="A broker's data directory; it may be in use.", exists=False
+        metavar="DIRECTORY",
+        help="A broker's data directory, or its directory of gapless up; it may be in use.",
+        exists=False,
+        callback=store_directory,
     ),
 ]
 

@@ -14,10 +14,12 @@ import datetime as dt
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 import msgspec
+
+from gapless.core.limits import RICH_ROWS_MAX
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -176,6 +178,18 @@ def listing(*columns: str, rows: Iterable[Iterable[str | Text]]) -> Table:
     for row in rows:
         table.add_row(*map(plain, row))
     return table
+
+
+def print_listing(*columns: str, rows: Sequence[Sequence[str]]) -> None:
+    """Print a table with one line per entry; a long one as plain lines, which is much faster."""
+    if len(rows) <= RICH_ROWS_MAX:
+        console().print(listing(*columns, rows=rows))
+        return
+    lines = [columns, *(tuple(map(printable, row)) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        padded = "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        sys.stdout.write(padded.rstrip() + "\n")
 
 
 def plain(text: str | Text) -> Text:

@@ -37,14 +37,18 @@ notices. Either side sends `KeepAlive` when it has nothing else to send, and `Di
 
 A message is an array: its name, then its fields in the order given here. Fields at the end that have
 a default may be omitted, and a reader skips those it does not know, so newer and older sides
-understand each other. An answer has the number of its request; `Refused` may answer any.
+understand each other. An answer has the number of its request; `Refused` may answer any. A request with
+a wrong field is refused if its name and its number can be read. Any other malformed frame closes the
+connection.
 """
 
 _IDS = """\
 A `PubendId` is an array of name and incarnation, a `ShbId` one of broker and cell. A `Tick` is a
 64-bit integer: microseconds, as a position in a stream. A `Value` is a bool, a 64-bit integer, a
-float or a text. A `Count` is an integer of at least 0, a `PartTuple` an array of a partition, the attempt of
-it that is committed, and its number of chunks.
+float or a text. A `Count` is an integer from 0 to 2^63 - 1, a `Signed` one from -2^63. A client sends numbers up
+to 2^61 (`ClientCount`) or from -2^62 to 2^62 (`ClientSigned`). A `PartTuple` is an array of a partition, the
+attempt of it that is committed, and its number of chunks. A number out of its range, like any other malformed field,
+ends the connection with `PROTOCOL_ERROR`.
 """
 
 

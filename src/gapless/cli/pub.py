@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 import typer
 
-from gapless.cli.options import URL_DEFAULT, AsJson, Deadline, TokenFile, Url, settle
+from gapless.cli.options import URL_DEFAULT, AsJson, Deadline, TokenFile, Url, Wait, settle
 from gapless.cli.output import console, counted, print_json, print_note
 
 if TYPE_CHECKING:
@@ -196,6 +196,7 @@ def pub(
     url: Url = URL_DEFAULT,
     token_file: TokenFile = None,
     deadline: Deadline = 30.0,
+    wait: Wait = 0.0,
     as_json: AsJson = False,
 ) -> None:
     r"""Publish JSON lines.
@@ -219,7 +220,7 @@ def pub(
             return made.name
 
     try:
-        name = call_broker(url, work, deadline_s=deadline, token_file=token_file)
+        name = call_broker(url, work, deadline_s=deadline, token_file=token_file, wait_s=wait)
     except BaseException:
         print_note(count.text())
         raise

@@ -39,13 +39,13 @@ Master = Annotated[
     ),
 ]
 Out = Annotated[
-    Path | None, typer.Option("--out", metavar="DIRECTORY", help="Keep results here, as Parquet.")
+    str | None, typer.Option("--out", metavar="DIRECTORY", help="Keep results here, as Parquet.")
 ]
 
 
 # --- archive --------------------------------------------------------------------------------------
 
-Archive = Annotated[Path, typer.Argument(metavar="DIRECTORY", help="The archive.")]
+Archive = Annotated[str, typer.Argument(metavar="DIRECTORY", help="The archive.")]
 Keep = Annotated[
     float,
     typer.Option(
@@ -168,7 +168,10 @@ def _compact(
 def _backtest(
     context: typer.Context,
     directory: Annotated[
-        Path, typer.Argument(metavar="DIRECTORY", help="An archive, or Parquet with its columns.")
+        str,
+        typer.Argument(
+            metavar="DIRECTORY", help="An archive, or Parquet with its columns, also at a URI."
+        ),
     ],
     *,
     filters: Annotated[
@@ -196,9 +199,11 @@ def _backtest(
 
     from gapless.spark.jobs.backtesting import backtest, events_at
     from gapless.spark.jobs.filters import read_filters
+    from gapless.spark.jobs.locations import local_path
 
     settle(context, as_json=as_json)
     chosen = read_filters(filters)
+    directory_out = None if out is None else local_path(out, "the result")
     screen = Console(stderr=True, quiet=as_json)
     with (
         session(master, "backtest") as made,
@@ -206,7 +211,7 @@ def _backtest(
         tasks_shown(made, status),
     ):
         found = backtest(made, events_at(made, directory), chosen, top=top, sketch=sketch)
-    for path in found.save(out) if out is not None else ():
+    for path in found.save(directory_out) if directory_out is not None else ():
         print_note(f"written: {path}")
     if as_json:
         print_json(found)

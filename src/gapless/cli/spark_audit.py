@@ -67,7 +67,7 @@ def _audit(
         ),
     ] = 60.0,
     state: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             metavar="DIRECTORY", help="Keeps what was read; each closed segment is read once."
         ),
@@ -79,7 +79,7 @@ def _audit(
         float, typer.Option(metavar="SECONDS", min=0.1, help="With --follow: how often.")
     ] = 60.0,
     events: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             metavar="DIRECTORY", help="An archive of the events; needed if logs have no attributes."
         ),

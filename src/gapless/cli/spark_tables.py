@@ -31,6 +31,10 @@ def show_archive(found: ArchiveReport) -> None:
         rows.append(("merged", counted(found.merged_files, "small file")))
     if found.skipped:
         rows.append(("released before", "; ".join(_missing_times(found))))
+    for name, tick in found.released.items():
+        rows.append(
+            ("released before", f"{name} up to {timestamp(tick)}, before its first event here")
+        )
     out.print(facts(rows))
     shown = [
         (

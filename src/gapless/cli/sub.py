@@ -17,7 +17,7 @@ import msgspec
 import typer
 
 from gapless.cli.logs import event_line
-from gapless.cli.options import URL_DEFAULT, Deadline, TokenFile, Url, settle
+from gapless.cli.options import URL_DEFAULT, Deadline, TokenFile, Url, Wait, settle
 from gapless.cli.output import print_note
 from gapless.cli.positions import HELP, read_position
 
@@ -45,14 +45,29 @@ class _Order(Enum):
 def sub(
     context: typer.Context,
     filter_text: Annotated[
-        str,
-        typer.Argument(metavar="FILTER", help="Which events; after -- if it begins with -."),
-    ] = "TRUE",
+        str | None,
+        typer.Argument(
+            metavar="FILTER",
+            help="Which events, by default all; after -- if it begins with -. An existing durable "
+            "subscription keeps its filter if none is given.",
+            show_default=False,
+        ),
+    ] = None,
     *,
     durable: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Continue the durable subscription of this name."),
     ] = None,
+    take_over: Annotated[
+        bool,
+        typer.Option("--take-over", help="Even if a client has it: that client loses it."),
+    ] = False,
+    create: Annotated[
+        bool,
+        typer.Option(
+            "--create", help="Create the durable subscription also if a broker does not answer."
+        ),
+    ] = False,
     start: Annotated[str, typer.Option(metavar="POSITION", help=HELP)] = "latest",
     order: Annotated[
         _Order, typer.Option(help="Of each publisher, or one order of all events for everyone.")
@@ -61,11 +76,15 @@ def sub(
     url: Url = URL_DEFAULT,
     token_file: TokenFile = None,
     deadline: Deadline = 30.0,
+    wait: Wait = 0.0,
     _as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON lines; this is the default.")
     ] = False,
 ) -> None:
     """Print matching events as JSON lines, until Ctrl-C.
+
+    The events of a durable subscription are acknowledged when they are printed: they are not
+    received again. To look at them only, use gapless durable peek.
 
     A payload that is not text is under payload_base64. A range that a log no longer has is a line
     {"gap": {"pubend": …, "low": …, "high": …}}, and the exit code is 1 in the end.
@@ -78,7 +97,8 @@ def sub(
 
     async def work(session: Session) -> None:
         options: dict[str, Any] = {"ack": "manual", "on_gap": "raise", "order": order.value}
-        made = session.subscribe(filter_text, durable=durable, start=position, **options)
+        options |= {"take_over": take_over, "create": create, "start": position}
+        made = session.subscribe(filter_text, durable=durable, **options)
         async with made as subscription:
             if subscription.is_new:
                 print_note(f"{durable} is a new subscription, at the broker {session.broker}")
@@ -90,7 +110,7 @@ def sub(
                 reporting.cancel()
                 await asyncio.gather(reporting, return_exceptions=True)
 
-    call_broker(url, work, deadline_s=deadline, token_file=token_file)
+    call_broker(url, work, deadline_s=deadline, token_file=token_file, wait_s=wait)
     if writer.gaps:
         raise typer.Exit(EXIT_GAP)
 

@@ -1,4 +1,4 @@
-"""Commands that need no broker: ``doctor``, ``explain``, ``protocol``."""
+"""Commands that can do without a broker: ``doctor``, ``explain``, ``protocol``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gapless.cli.options import AsJson, settle
+from gapless.cli.options import AsJson, TokenFile, optional_store_directory, settle
 
 __all__ = ["doctor", "explain", "protocol"]
 
@@ -16,16 +16,29 @@ def doctor(
     context: typer.Context,
     *,
     data: Annotated[
-        Path | None, typer.Option("--data", help="Also check a broker's data directory.")
+        Path | None,
+        typer.Option(
+            "--data",
+            help="Also check a broker's data directory.",
+            callback=optional_store_directory,
+        ),
     ] = None,
     port: Annotated[int, typer.Option(min=1, max=65_535, help="The port to check.")] = 7400,
+    url: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Also check the overlay of this broker."),
+    ] = None,
+    token_file: TokenFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the versions of this installation, and whether a broker can run here."""
+    """Show the versions of this installation, and whether a broker can run here.
+
+    Of an overlay, names that several durable subscriptions have are shown.
+    """
     from gapless.cli import doctor as command
 
     settle(context, as_json=as_json)
-    command.run(data=data, port=port, as_json=as_json)
+    command.run(data=data, port=port, url=url, token_file=token_file, as_json=as_json)
 
 
 def explain(

@@ -21,26 +21,53 @@ if TYPE_CHECKING:
 
 __all__ = ["broker", "up"]
 
+TopologyOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TREE",
+        show_default="that of the data directory, else line:3",
+        help="line:3, star:5, tree:2x3; with the number of brokers in every cell line:3x2, "
+        "star:5x2, tree:2x3x2; or the name of an overlay's .toml file.",
+    ),
+]
+Delta = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=DELTA_MAX,
+        help="How many unreachable cells in a row are bypassed; default: 1 or the file's.",
+    ),
+]
+Retention = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="How long logs keep events for replay, such as 2h or 7d: --parameter retention_s.",
+    ),
+]
+ParameterOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--parameter",
+        "-P",
+        metavar="NAME=VALUE",
+        help="A parameter of all brokers, with or without a unit; =default removes it.",
+    ),
+]
+Overwrite = Annotated[
+    bool,
+    typer.Option(
+        "--overwrite",
+        help="Write files of the data directory also if they were edited; keep them as .edited.",
+    ),
+]
+
 
 def up(
     context: typer.Context,
     *,
-    topology: Annotated[
-        str,
-        typer.Option(
-            metavar="TREE",
-            help="line:3, star:5, tree:2x3; with the number of brokers in every cell line:3x2, "
-            "star:5x2, tree:2x3x2; or the name of an overlay's .toml file.",
-        ),
-    ] = "line:3",
-    delta: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=DELTA_MAX,
-            help="How many unreachable cells in a row are bypassed; default: 1 or the file's.",
-        ),
-    ] = None,
+    topology: TopologyOption = None,
+    delta: Delta = None,
     data: Annotated[
         Path | None,
         typer.Option(help="The data directory; by default one that is deleted at the end."),
@@ -49,6 +76,9 @@ def up(
         int,
         typer.Option(min=0, max=65_535, help="The port of the first broker; 0 chooses free ports."),
     ] = 7400,
+    retention: Retention = None,
+    parameter: ParameterOptions = None,
+    overwrite: Overwrite = False,
     restart: Annotated[
         bool,
         typer.Option("--restart/--no-restart", help="Restart a broker that has died."),
@@ -69,12 +99,13 @@ def up(
     further line is an event of one broker.
     """
     from gapless.audit.options import AuditOptions
-    from gapless.runtime.overlay_config import overlay_of
+    from gapless.runtime.overlay_choice import choose_overlay
     from gapless.runtime.process import run_loop
     from gapless.runtime.supervisor import Supervisor, supervise
 
     settle(context, as_json=as_json)
-    overlay = overlay_of(topology, delta=delta)
+    options = [*(parameter or []), *([] if retention is None else [f"retention_s={retention}"])]
+    overlay = choose_overlay(topology, data, delta=delta, parameters=options)
     with _kept_in(data) as directory:
         reporter = _OverlayReporter(as_json=as_json)
         supervisor = Supervisor(
@@ -83,6 +114,7 @@ def up(
             port=port,
             audit=None if audit is None else AuditOptions.of(audit),
             tokens=tokens,
+            overwrite=overwrite,
             restart=restart,
             on_event=reporter.process_changed,
         )
@@ -110,6 +142,9 @@ class _OverlayReporter:
     def ready(self, supervisor: Supervisor) -> None:
         """All brokers are ready."""
         self._supervisor = supervisor
+        for path in supervisor.kept_files:
+            print_note(f"{path} was edited: it is used as it is, and options do not change it")
+        parameters = supervisor.overlay.parameters
         if self._as_json:
             brokers = [
                 {
@@ -121,7 +156,8 @@ class _OverlayReporter:
                 }
                 for each in supervisor.brokers
             ]
-            print_json_line({"brokers": brokers, "data": str(supervisor.data)})
+            document = {"brokers": brokers, "data": str(supervisor.data), "parameters": parameters}
+            print_json_line(document)
             return
         rows = [
             (each.name, each.cell, each.url, str(each.pid), each.metrics_url or "")
@@ -129,6 +165,8 @@ class _OverlayReporter:
         ]
         out = console()
         out.print(listing("broker", "cell", "url", "process", "metrics", rows=rows))
+        if parameters:
+            out.print("\nparameters: " + ", ".join(f"{k} = {v}" for k, v in parameters.items()))
         out.print(f"\ndata in {supervisor.data}; Ctrl-C stops all")
         sys.stdout.flush()
 

@@ -37,12 +37,15 @@ What is where
 - :mod:`.reading`, :mod:`.starts`: ranges of a log, and start points
 - :mod:`.link`, :mod:`.connection`, :mod:`.dial_order`, :mod:`.requests`: connections and requests
 - :mod:`.options`: deadlines and waits
+- :mod:`.arguments`: the checks of arguments; :mod:`.many`: the events of ``publish_many``
+- :mod:`.connection_changes`: log lines and callbacks when connections are made and lost
 - :mod:`.credentials`: the token that identifies the client
 - :mod:`.event`, :mod:`.position`: the values that a program works with
 - :mod:`.sync`, :mod:`.sync_publisher`, :mod:`.sync_subscription`, :mod:`.loop_thread`: the same for
   programs without an event loop
 """
 
+from gapless.client.connection_changes import ConnectionChange
 from gapless.client.event import Event
 from gapless.client.position import Position
 from gapless.client.publisher import Publisher
@@ -57,6 +60,7 @@ from gapless.core.backoff import Backoff
 __all__ = [
     "Backoff",
     "CommitResult",
+    "ConnectionChange",
     "Event",
     "Position",
     "Publisher",

@@ -16,7 +16,7 @@ import msgspec
 
 from gapless.client.position import Position
 from gapless.content.plain import are_plain
-from gapless.content.values import Attributes, Value, check_attributes, check_value
+from gapless.content.values import Attributes, Value, check_attributes, check_value, plain_scalar
 from gapless.core.errors import AttributeValueError, GaplessError, UsageError
 from gapless.core.ticks import Tick
 
@@ -35,27 +35,34 @@ def encoded(attributes: Attributes, payload: bytes | bytearray | memoryview) -> 
     >>> encoded({"price": 91.5}, b"...")[:1]
     b'\x92'
     """
-    if type(payload) is not bytes and not isinstance(payload, bytearray | memoryview):
-        raise UsageError(f"a payload is bytes, not a {type(payload).__name__}; encode it first")
+    if type(payload) is not bytes:
+        kind = type(payload)
+        if not issubclass(kind, bytes | bytearray | memoryview):
+            raise UsageError(f"a payload is bytes, not a {kind.__name__}; encode it first")
+        payload = bytes(payload)
     plain = type(attributes) is dict
     if not plain and not issubclass(type(attributes), Mapping):
-        kind = type(attributes).__name__
-        raise AttributeValueError(f"attributes are a mapping from names, not a {kind}")
+        shown = type(attributes).__name__
+        raise AttributeValueError(f"attributes are a mapping from names, not a {shown}")
     for name, value in attributes.items():
         if not (type(value) is float or (type(value) is str and value.isascii())):
-            check_value(name, value)
-            plain = plain and type(value) in _PLAIN
+            is_plain = type(value) in _PLAIN
+            check_value(name, value if is_plain else plain_scalar(value))
+            plain = plain and is_plain
         if type(name) is not str or not name.isascii():
-            check_attributes({name: value})
+            check_attributes({name: True})
+            plain = plain and type(name) is str
     if not plain:
         attributes = {
-            name: _exact(value) for name, value in attributes.items() if value is not None
+            str.__str__(name): _exact(plain_scalar(value))
+            for name, value in attributes.items()
+            if value is not None
         }
     return _ENCODE((attributes, payload))
 
 
 def _exact(value: Value) -> Value:
-    """Return a value of a derived type, such as a float of numpy's, as its plain type.
+    """Return a value of a derived type, such as a member of an enum, as its plain type.
 
     >>> _exact(type("Money", (float,), {})(91.5))
     91.5

@@ -40,6 +40,10 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
         """Return the given credentials; raise UsageError if they are not valid."""
         if token is not None and token_file is not None:
             raise UsageError("give a token or the file that has it, not both")
+        if token is not None and not isinstance(token, str):
+            raise UsageError(f"token is a str, not a {type(token).__name__}")
+        if token_file is not None and not isinstance(token_file, str | Path):
+            raise UsageError(f"token_file is a path, not a {type(token_file).__name__}")
         fault = None if token is None else token_fault(token)
         if fault is not None:
             raise UsageError(f"token: {fault}")

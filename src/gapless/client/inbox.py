@@ -60,11 +60,20 @@ _State = ClientSubscriptionState
 _Input = ClientSubscriptionInput
 
 
+_ELSEWHERE = frozenset({RefusalCause.WRONG_BROKER, RefusalCause.HOST_UNKNOWN})
+"""Another broker hosts the subscription, or may host it."""
+
+
 class Inbox:
     """One subscription as its broker knows it, and the events that have come."""
 
     def __init__(
-        self, name: str, text: str, settings: SubscriptionOptions, *, on_end: Callable[[], None]
+        self,
+        name: str,
+        text: str | None,
+        settings: SubscriptionOptions,
+        *,
+        on_end: Callable[[], None],
     ) -> None:
         self.name = name
         self.filter = RequestedFilter(text, durable=settings.durable)
@@ -90,6 +99,8 @@ class Inbox:
         """How many operator seeks the last reply counted."""
         self._seek_request = 0
         """The request number of the Seek of RESEEKING."""
+        self._refused: Refused | None = None
+        """Why the broker that was asked last does not host the subscription."""
         self._waiters: set[asyncio.Future[None]] = set()
 
     # --- states --------------------------------------------------------------------------------
@@ -116,8 +127,8 @@ class Inbox:
         return following
 
     @property
-    def text(self) -> str:
-        """The newest filter."""
+    def text(self) -> str | None:
+        """The newest filter; None until the broker has sent the one that a subscription has."""
         return self.filter.text
 
     @property
@@ -144,6 +155,16 @@ class Inbox:
         self.link = link
         link.listen(self.name, self)
         link.add(self)
+
+    async def answered(self) -> Refused | None:
+        """Wait for the first reply; return None, or why the broker does not host it."""
+        while not self.is_started:
+            self.check()
+            refused, self._refused = self._refused, None
+            if refused is not None:
+                return refused
+            await self.arrival()
+        return None
 
     def end(self, error: GaplessError) -> None:
         """End for good; waiting calls get the error."""
@@ -250,6 +271,8 @@ class Inbox:
             self._seek_count,
             hosting,
             *(((), (), None) if hosting is None else self._resume.presented()),
+            take_over=settings.take_over or self.is_started,
+            create=settings.create,
         )
         handshake = self.link.handshake
         if handshake is not None:
@@ -260,7 +283,9 @@ class Inbox:
         if self._state is _State.OVER:
             return
         if isinstance(notice, Refused):
-            if notice.hosting is not None:
+            if not self.is_started and notice.cause in _ELSEWHERE:
+                self._redirected(notice)
+            elif notice.hosting is not None:
                 self._follow(notice.hosting)
             else:
                 self.end(refusal(notice))
@@ -273,12 +298,14 @@ class Inbox:
         self.is_new |= answer.is_new and not self.is_started
         self._seek_count = answer.seek_count
         self._hosting.confirmed(answer.hosting)
-        self._resume.subscribed(answer, self.filter.text, is_first=not self.is_started)
+        text = answer.filter if self.filter.text is None else self.filter.text
+        self._resume.subscribed(answer, text, is_first=not self.is_started)
         if answer.filter:
             self.filter.replace(answer.filter)
         if self._audit is not None and self.link is not None and self.link.handshake is not None:
             broker = self.link.handshake.broker
-            self._audit.opened(broker, self.filter.text, answer.position, self.prefetch.received)
+            text = answer.filter or text
+            self._audit.opened(broker, text, answer.position, self.prefetch.received)
         self.is_started = True
         if self._resume.is_sought_back:
             self._take(_Input.SUBSCRIBED_BEHIND)
@@ -287,6 +314,15 @@ class Inbox:
             self._take(_Input.SUBSCRIBED)
         if self._resume.acked and self.link is not None:
             self.link.send(Ack(self.name, self._resume.acked))
+        self._wake()
+
+    def _redirected(self, notice: Refused) -> None:
+        """Leave the link: the subscription has no state with which it could be taken over."""
+        assert self.link is not None
+        self._take(_Input.REDIRECTED)
+        self.link.remove(self)
+        self.link.stop_listening(self.name, self)
+        self._refused = notice
         self._wake()
 
     def _follow(self, hosting: HostingReference) -> None:
@@ -372,7 +408,9 @@ class Inbox:
         self, text: str, position: PositionTuple, start_guarantees: StartGuarantees | None
     ) -> None:
         """Another filter applies after a position, with new guarantees for pubends without one."""
-        self._resume.filter_changed(self.filter.text, text, position, start_guarantees)
+        before = self.filter.text
+        assert before is not None, "a filter changes after the subscription has started"
+        self._resume.filter_changed(before, text, position, start_guarantees)
         self.filter.replace(text)
         if self._audit is not None:
             self._audit.filter_changed(text, position)

@@ -47,7 +47,7 @@ from gapless.messages.clients import (
 )
 from gapless.wire import Connected, DisconnectReason
 
-__all__ = ["LinkUser", "ReconnectingLink", "SubscriptionListener"]
+__all__ = ["LinkUser", "ReconnectingLink", "SubscriptionListener", "shown_deadline"]
 
 _FATAL: Final = {DisconnectReason.NO_COMMON_VERSION, DisconnectReason.UNKNOWN_BROKER}
 """Reasons for which dialling again cannot help."""
@@ -91,7 +91,7 @@ class SubscriptionListener(Protocol):
         """A notice about the subscription itself has come."""
 
 
-def _shown(deadline_s: float | None) -> str:
+def shown_deadline(deadline_s: float | None) -> str:
     """Return a deadline for an error text; part of it may have passed before the call began."""
     return "any" if deadline_s is None else f"{round(deadline_s, 2):g}"
 
@@ -106,10 +106,14 @@ class ReconnectingLink:
         numbers: RequestNumbers,
         *,
         broker: str | None = None,
+        stays: bool = True,
         address: Address | None = None,
         failover_after_s: float = 0.0,
     ) -> None:
-        """``address`` answered last; for ``failover_after_s`` after a loss no other is tried."""
+        """``broker`` is the only one that the link accepts; unless it ``stays`` with it, only for
+        the first connection. ``address`` answered last; for ``failover_after_s`` after a loss no
+        other is tried.
+        """
         self.numbers = numbers
         self.handshake: Connected | None = None
         """The reply of the broker at the other end; only in UP."""
@@ -119,7 +123,11 @@ class ReconnectingLink:
         """How many connections the link has had."""
         self._state = LinkState.DOWN
         self._options = options
+        self._reporter = options.reporter
+        self._has_reported_failure = False
+        """Whether a failed round was reported since the last connection."""
         self._broker = broker
+        self._stays = stays
         self._order = DialOrder(addresses, address, failover_after_s)
         self._random = Random(options.seed)  # noqa: S311  # for waits, not for secrets
         self._connection: BrokerConnection | None = None
@@ -179,6 +187,8 @@ class ReconnectingLink:
             return
         self._take(LinkInput.FAILED)
         self._error = error
+        if self._reporter is not None:
+            self._reporter.gave_up(error)
         for user in [*self._users]:
             user.link_over(error)
         self._requests.clear()
@@ -246,6 +256,9 @@ class ReconnectingLink:
         """End the link if an address of this round did not accept the token."""
         if self._denied is not None:
             self._fail(self._denied)
+        elif self._reporter is not None and not self._has_reported_failure:
+            self._has_reported_failure = True
+            self._reporter.failed(self.trouble)
         return self._error is not None
 
     async def _try(self, address: Address, timeout_s: float) -> bool:
@@ -285,8 +298,13 @@ class ReconnectingLink:
             connection.close(DisconnectReason.CLIENT_DONE, "the client closed the session")
             return
         self.handshake = handshake
+        if not self._stays:
+            self._broker = None
         self._order.answered(self._dialled)
         self.connections += 1
+        self._has_reported_failure = False
+        if self._reporter is not None:
+            self._reporter.connected(handshake.broker, self._dialled)
         for user in [*self._users]:
             user.link_up()
         self._change()
@@ -313,6 +331,7 @@ class ReconnectingLink:
         """Call all users: the connection is lost."""
         if connection is not self._connection:
             return
+        broker = None if self.handshake is None else self.handshake.broker
         self._connection = self.handshake = None
         self._order.failed(self._dialled, silent=connection.has_timed_out)
         self.trouble = f"{self._dialled}: {reason}"
@@ -322,6 +341,8 @@ class ReconnectingLink:
             self._order.lost(asyncio.get_running_loop().time())
         self._requests.clear()
         if was_up:
+            if self._reporter is not None and broker is not None:
+                self._reporter.lost(broker, self._dialled, reason)
             for user in [*self._users]:
                 user.link_down()
         if code is DisconnectReason.NOT_AUTHENTICATED:
@@ -412,13 +433,26 @@ class ReconnectingLink:
 
     def late(self, what: str, deadline_s: float | None, *, sent: bool) -> GaplessError:
         """Return the error for a call that was not answered in time."""
-        state = "the link is up" if self.is_up else f"no connection ({self.trouble})"
         if sent:
             return OutcomeUnknownError(
-                f"{what} was sent and not answered within {_shown(deadline_s)} s: {state}; "
-                "it may have been done, or be done later"
+                f"{what} was sent and not answered within {shown_deadline(deadline_s)} s: "
+                f"{self.condition}; it may have been done, or be done later"
             )
-        return DeadlineError(f"{what} was not done within {_shown(deadline_s)} s: {state}")
+        return DeadlineError(
+            f"{what} was not done within {shown_deadline(deadline_s)} s: {self.condition}"
+        )
+
+    @property
+    def condition(self) -> str:
+        """Whether a broker is connected, for the text of an error."""
+        if self.handshake is not None and self.is_up:
+            return f"the broker {self.handshake.broker} is connected"
+        return f"no broker is connected ({self.trouble})"
+
+    @property
+    def has_users(self) -> bool:
+        """Whether a publisher or a subscription uses the link."""
+        return bool(self._users)
 
     @staticmethod
     def expect(notice: Any, kind: type[Any]) -> Any:

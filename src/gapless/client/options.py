@@ -7,9 +7,10 @@ from typing import Final
 import msgspec
 
 from gapless.audit.options import AuditOptions
+from gapless.client.arguments import check_seconds
+from gapless.client.connection_changes import ConnectionReporter
 from gapless.client.credentials import Credentials
 from gapless.core.backoff import Backoff
-from gapless.core.errors import UsageError
 
 __all__ = ["DEADLINE_S", "FAILOVER_AFTER_S", "SessionOptions", "Unset", "chosen"]
 
@@ -25,16 +26,11 @@ class Unset(msgspec.Struct, frozen=True):
     """A deadline that was not given: the session's applies. None means no deadline."""
 
 
-def chosen(deadline_s: float | Unset | None, default: float | None) -> float | None:
+def chosen(
+    deadline_s: float | Unset | None, default: float | None, name: str = "deadline_s"
+) -> float | None:
     """Return the deadline of a call in seconds, or None if it has none."""
-    found = default if isinstance(deadline_s, Unset) else deadline_s
-    try:
-        is_wrong = found is not None and not found > 0
-    except TypeError:  # not a number
-        is_wrong = True
-    if is_wrong:
-        raise UsageError(f"a deadline is a time above 0 in seconds, or None; not {found!r}")
-    return found
+    return default if isinstance(deadline_s, Unset) else check_seconds(name, deadline_s)
 
 
 class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +49,8 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The audit log of what was published and received, if there is one."""
     audit_name: str = "client"
     """The name of the audit log; clients of one name share its size limit."""
+    reporter: ConnectionReporter | None = None
+    """Gets the news of all connections."""
     credentials: Credentials = Credentials()
     """The token that identifies the client."""
     seed: int | None = None

@@ -24,12 +24,15 @@ from typing import TYPE_CHECKING, Any, Final
 from gapless.client.batches import PublishBatch
 from gapless.client.link import ReconnectingLink
 from gapless.client.outbox_state import NEXT_STATE, OutboxInput, OutboxState
+from gapless.client.publish_failures import failure_of, late_closing
 from gapless.client.requests import refusal
 from gapless.core.errors import (
+    ClosedError,
     FencedError,
     GaplessError,
     OutcomeUnknownError,
     ProtocolError,
+    reworded,
 )
 from gapless.core.ids import PubendId
 from gapless.core.limits import (
@@ -204,10 +207,15 @@ class Outbox:
         return min(BATCH_BYTES_MAX, self.event_bytes_max)
 
     def take_failure(self) -> GaplessError | None:
-        """Return, once, the first error that no awaited receipt has raised, or None."""
+        """Return, once, an error for all events whose receipts were not awaited, or None."""
         failed, self._failed = self._failed, []
-        hidden = (batch.error for batch in failed if batch.receipts > 0)
-        return next(filter(None, hidden), None)
+        return failure_of([batch for batch in failed if batch.receipts > 0])
+
+    def end_late(self, waited: str, condition: str) -> GaplessError:
+        """End with unanswered events; return the error that tells what became of them."""
+        left = [batch for batch in (*self.sent, *self.queue) if not batch.is_done and batch.count]
+        self.end(ClosedError(f"the publisher was closed {waited}: {condition}"))
+        return late_closing(left, waited, condition)
 
     # --- sending -------------------------------------------------------------------------------
 
@@ -386,8 +394,8 @@ class Outbox:
 
 def _outcome(batch: PublishBatch, error: GaplessError) -> GaplessError:
     """Return the error for a batch when its publisher ends."""
-    if not batch.was_sent or isinstance(error, OutcomeUnknownError):
-        return error
+    if not batch.was_sent:
+        return reworded(error, f"not sent, and not published: {error}")
     return OutcomeUnknownError(f"sent and not answered when the publisher ended: {error}")
 
 

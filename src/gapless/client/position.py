@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, unquote
 
+from gapless.content.values import plain_scalar
 from gapless.core.errors import PositionError, shortened
 from gapless.core.ids import PubendId
+from gapless.core.limits import INT_DIGITS_MAX, INT_MAX, NAME_MAX
 from gapless.core.ticks import Tick
 from gapless.messages.clients import PositionTuple
 
@@ -43,8 +45,9 @@ class Position(Mapping[str, Tick]):
     def __init__(self, ticks: Mapping[str, Tick] | None = None) -> None:
         found: dict[str, Tick] = {}
         for name, tick in sorted((ticks or {}).items(), key=_named):
-            _check(name, tick)
-            found[name] = tick
+            whole = plain_scalar(tick)
+            _check(name, whole)
+            found[name] = whole
         self._ticks = found
         self._hash: int | None = None
 
@@ -54,7 +57,8 @@ class Position(Mapping[str, Tick]):
         ticks: dict[str, Tick] = {}
         for part in text.split(",") if text else ():
             name, colon, tick = part.rpartition(":")
-            if not (colon and name and tick.isascii() and tick.isdigit()):
+            is_tick = tick.isascii() and tick.isdigit() and len(tick) <= INT_DIGITS_MAX
+            if not (colon and name and is_tick):
                 raise PositionError(
                     f"{shortened(part)!r} is no part of a position; it reads like quotes:1700"
                 )
@@ -139,8 +143,25 @@ def _named(item: tuple[str, Tick]) -> str:
 def _check(name: object, tick: object) -> None:
     if not isinstance(name, str) or not name:
         raise PositionError(f"{name!r} is no name of a pubend")
+    if not name.isascii() and not _is_encodable(name):
+        raise PositionError(f"{name!r} is no name of a pubend: it has half of a surrogate pair")
+    if len(name) > NAME_MAX:
+        raise PositionError(f"{shortened(name)!r} is longer than a name of a pubend ({NAME_MAX})")
     _, mark, incarnation = name.partition("#")
-    if mark and not (incarnation.isascii() and incarnation.isdigit()):
+    if mark and not (
+        incarnation.isascii() and incarnation.isdigit() and int(incarnation) <= INT_MAX
+    ):
         raise PositionError(f"{shortened(name)!r} is no name of a pubend")
-    if not isinstance(tick, int) or isinstance(tick, bool) or tick < 0:
-        raise PositionError(f"{tick!r} is no tick of {shortened(name)}; 0 is before the first")
+    if not isinstance(tick, int) or isinstance(tick, bool) or not 0 <= tick <= INT_MAX:
+        raise PositionError(
+            f"{shortened(repr(tick))} is no tick of {shortened(name)}; "
+            "a tick is a whole number of 64 bits, and 0 is before the first"
+        )
+
+
+def _is_encodable(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

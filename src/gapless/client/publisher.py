@@ -10,13 +10,15 @@ its own to the PHB and waits for it, because no other broker can take its events
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from itertools import chain, islice
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias
 
+from gapless.client.arguments import iterated
 from gapless.client.batches import PublishBatch, Receipt, Waiter, encoded, encoded_plain
 from gapless.client.link import ReconnectingLink
+from gapless.client.many import ManyEvents
 from gapless.client.options import Unset, chosen
 from gapless.client.outbox import Outbox
 from gapless.client.position import Position
@@ -42,9 +44,6 @@ __all__ = ["EventLike", "Publisher", "pair"]
 EventLike: TypeAlias = Mapping[str, Value] | tuple[Mapping[str, Value], bytes]
 """An event to publish: attributes, or attributes and payload."""
 
-_Parts: TypeAlias = dict[PublishBatch, list[range]]
-"""The events of one call: the indices in each batch that belong to this call alone."""
-
 
 class Publisher:
     """Publishes to one pubend. Made by :meth:`Session.publisher`; use it with ``async with``."""
@@ -55,20 +54,16 @@ class Publisher:
         pubend: str,
         *,
         name: str,
-        advertisement: str | Filter,
+        advertisement: Filter,
         guaranteed: bool,
         in_flight_max: int,
         deadline_s: float | None,
     ) -> None:
-        if in_flight_max < 1:
-            raise UsageError("at least one event must be allowed to be in flight")
         self.name = name
         self.pubend = pubend
         self.guaranteed = guaranteed
         self._session = session
-        self._advertisement = (
-            Filter(advertisement) if isinstance(advertisement, str) else advertisement
-        )
+        self._advertisement = advertisement
         self._is_free = self._advertisement == EVERYTHING
         self._in_flight_max = in_flight_max
         self._deadline_s = deadline_s
@@ -114,17 +109,25 @@ class Publisher:
         if kind is None:
             await self.close()
         else:
-            self._outbox.end(OutcomeUnknownError("the publisher was closed before an answer came"))
+            self._outbox.end(ClosedError("the publisher was closed after an exception"))
 
     async def close(self, *, deadline_s: float | Unset | None = Unset()) -> None:  # noqa: B008
-        """Publish the remaining events, then end; raise if an event may not be published."""
+        """Publish the remaining events, then end; raise if an event may not be published.
+
+        The error tells how many events are not published and how many may be. After the call nothing
+        is sent any more.
+        """
+        seconds, outbox = chosen(deadline_s, self._deadline_s), self._outbox
         try:
-            await self.flush(deadline_s=deadline_s)
+            await self._answered(seconds)
+        except TimeoutError:
+            condition = self._opened_link.condition
+            raise outbox.end_late(f"after {seconds:g} s", condition) from None
         finally:
-            left = self._outbox.held
-            self._outbox.end(
-                ClosedError(f"the publisher was closed with {left} events not answered")
-            )
+            outbox.end(ClosedError("the publisher was closed"))
+        failure = outbox.take_failure()
+        if failure is not None:
+            raise failure
 
     def _ended(self) -> None:
         """The outbox has ended."""
@@ -176,9 +179,10 @@ class Publisher:
 
         Await the receipt for the position. An error is also raised by :meth:`flush`.
         """
+        seconds = chosen(deadline_s, self._deadline_s)
         event = self._encoded(attributes, payload)
         if self._outbox.held >= self._in_flight_max:
-            await self._wait_for_capacity(chosen(deadline_s, self._deadline_s))
+            await self._wait_for_capacity(seconds)
         batch, index = self._outbox.add(event)
         return batch.receipt(index, self.pubend, is_logged=self.guaranteed)
 
@@ -191,35 +195,44 @@ class Publisher:
         """Publish events in order; return the position of the last when all are on disk.
 
         An event is a mapping of attributes, or a pair of attributes and payload. If one of them is
-        not a valid event, those before it are published and the error is raised.
+        not a valid event, those before it are published and the error is raised: ``event_number``
+        is its number, counted from 0, and ``published`` how many events are published.
         """
-        seconds = chosen(deadline_s, self._deadline_s)
-        parts: _Parts = {}
+        return await self.publish_part(events, chosen(deadline_s, self._deadline_s), first=0)
+
+    def deadline_of(self, deadline_s: float | Unset | None) -> float | None:
+        """Return the deadline of a call in seconds."""
+        return chosen(deadline_s, self._deadline_s)
+
+    async def publish_part(
+        self, events: Iterable[EventLike], seconds: float | None, *, first: int
+    ) -> Position:
+        """Publish a part of the events of a call; ``first`` were published before it."""
+        source = iter(iterated("events", events, "events"))
+        many = ManyEvents(first)
         wrong: GaplessError | None = None
         try:
             async with asyncio.timeout(seconds):
                 try:
-                    await self._add_many(events, parts)
+                    await self._add_many(source, many)
                 except (UsageError, RefusedError) as error:
                     wrong = error
-                for batch in parts:
+                for batch in many:
                     await batch.done()
         except TimeoutError:
-            left = self._take_out(parts)
-            raise self._opened_link.late("publish_many", seconds, sent=left > 0) from None
+            many.take_out(self._outbox)
+            late = self._opened_link.late("publish_many", seconds, sent=many.unknown > 0)
+            raise many.late(late) from None
         except asyncio.CancelledError:
-            self._take_out(parts)
+            many.take_out(self._outbox)
             raise
-        position = Position()
-        for batch, part in parts.items():
-            position |= batch.position(part[-1][-1], self.pubend, is_logged=self.guaranteed)
+        position = many.position(self.pubend, is_logged=self.guaranteed)
         if wrong is not None:
-            raise wrong
+            raise many.refused(wrong) from None
         return position
 
-    async def _add_many(self, events: Iterable[EventLike], parts: _Parts) -> None:
+    async def _add_many(self, source: Iterator[EventLike], many: ManyEvents) -> None:
         """Add events to batches, and note which part of each batch they are."""
-        source = iter(events)
         while True:
             while self._outbox.held >= self._in_flight_max:
                 await self._outbox.change()
@@ -229,33 +242,12 @@ class Publisher:
                 return
             plain = encoded_plain(chunk) if self._is_free else None
             if plain is not None and sum(map(len, plain)) <= self._outbox.batch_bytes:
-                self._add_part(plain, parts)
+                many.add(*self._outbox.add_all(plain))
             else:
                 for each in chunk:
-                    self._add_part([self._encoded(*pair(each))], parts)
+                    many.add(*self._outbox.add_all([self._encoded(*pair(each))]))
             # these are sent before the next are encoded, and other tasks run
             await asyncio.sleep(0)
-
-    def _add_part(self, events: list[bytes], parts: _Parts) -> None:
-        """Add events, all to one batch, and note which part of it they are."""
-        batch, added = self._outbox.add_all(events)
-        ranges = parts.setdefault(batch, [])
-        if ranges and ranges[-1].stop == added.start:
-            ranges[-1] = range(ranges[-1].start, added.stop)
-        else:
-            ranges.append(added)
-
-    def _take_out(self, parts: _Parts) -> int:
-        """Remove the events that were not sent; return how many may be published all the same."""
-        left = 0
-        for batch, ranges in parts.items():
-            if batch.is_open:
-                for each in chain.from_iterable(ranges):
-                    self._outbox.take_out(batch, each)
-            elif batch.error is None:
-                left += sum(map(len, ranges))
-        self._outbox.wake()
-        return left
 
     @property
     def _opened_link(self) -> ReconnectingLink:
@@ -266,14 +258,18 @@ class Publisher:
         """Wait until everything is answered; raise the first error that no receipt has raised."""
         seconds = chosen(deadline_s, self._deadline_s)
         try:
-            async with asyncio.timeout(seconds):
-                while self._outbox.held:
-                    await self._outbox.change()
+            await self._answered(seconds)
         except TimeoutError:
             raise self._late([*self._outbox.sent, *self._outbox.queue], seconds) from None
         failure = self._outbox.take_failure()
         if failure is not None:
             raise failure
+
+    async def _answered(self, seconds: float | None) -> None:
+        """Wait until everything is answered."""
+        async with asyncio.timeout(seconds):
+            while self._outbox.held:
+                await self._outbox.change()
 
     @property
     def unanswered(self) -> int:
@@ -287,7 +283,7 @@ class Publisher:
         if count and not any(batch.was_sent for batch in left):
             return OutcomeUnknownError(
                 f"{count} events wait and will be published when the broker can be reached: "
-                f"{link.trouble}"
+                f"{link.condition}"
             )
         return link.late(f"Publish of {count} events", seconds, sent=count > 0)
 
@@ -317,7 +313,7 @@ class Publisher:
         except TimeoutError:
             raise DeadlineError(
                 f"{self._outbox.held} events are not answered, and no further event was accepted "
-                f"within {seconds:g} s; this one is not published"
+                f"within {seconds:g} s: {self._opened_link.condition}; this one is not published"
             ) from None
 
     def _expire(self) -> None:
@@ -346,8 +342,7 @@ class Publisher:
         self._timer_at = when
 
     def _too_late(self, *, sent: bool) -> GaplessError:
-        link = self._opened_link
-        state = "the link is up" if link.is_up else f"no connection ({link.trouble})"
+        state = self._opened_link.condition
         if sent:
             return OutcomeUnknownError(
                 f"an event was sent and not answered before its deadline: {state}; "

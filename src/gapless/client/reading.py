@@ -60,17 +60,20 @@ async def read_log(
 
 async def _part(link: ReconnectingLink, request: ReadLog, deadline_s: float | None) -> ReadPart:
     """Request a part, again while the pubend is unreachable, until the deadline."""
+    refused = ""
     try:
         async with asyncio.timeout(deadline_s):
             while True:
                 try:
                     answer = await link.call(request, None, changes=False)
-                except UnavailableError:
+                except UnavailableError as error:
+                    refused = str(error)
                     await asyncio.sleep(PAUSE_S)
                 else:
                     part: ReadPart = ReconnectingLink.expect(answer, ReadPart)
                     return part
     except TimeoutError:
         raise DeadlineError(
-            f"the log of {request.pubend} was not read within {deadline_s:g} s"
+            f"the log of {request.pubend} was not read within {deadline_s:g} s: {link.condition}"
+            + (f" and answers: {refused}" if refused else "")
         ) from None

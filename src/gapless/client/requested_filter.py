@@ -17,9 +17,10 @@ __all__ = ["RequestedFilter"]
 class RequestedFilter:
     """The text with which a subscription is requested, and the change in progress."""
 
-    def __init__(self, text: str, *, durable: bool) -> None:
+    def __init__(self, text: str | None, *, durable: bool) -> None:
         self.text = text
-        """The filter with which the subscription starts again if the connection is lost."""
+        """The filter with which the subscription starts again if the connection is lost; None until
+        the broker has sent the filter that a durable subscription has."""
         self._durable = durable
         self._before = text
         self._state = RequestedFilterState.SETTLED

@@ -8,13 +8,17 @@ from typing import Any
 
 from gapless.core.errors import (
     FencedError,
+    HostUnknownError,
+    ProtocolError,
     RefusedError,
     UnavailableError,
+    UsageError,
     WrongBrokerError,
 )
 from gapless.messages.clients import RefusalCause, Refused
+from gapless.wire import CLIENT_REQUESTS, HEADER_BYTES
 
-__all__ = ["OpenRequests", "RequestNumbers", "refusal"]
+__all__ = ["OpenRequests", "RequestNumbers", "check_request", "refusal"]
 
 
 class RequestNumbers:
@@ -84,14 +88,35 @@ class OpenRequests:
             self._calls.discard(reply)
 
 
-def refusal(notice: Refused) -> RefusedError:
+def check_request(message: Any) -> Any:
+    """Return a request of a program if a broker can read it and it has a number.
+
+    >>> from gapless.messages.operating import ListPartitions
+    >>> check_request(ListPartitions(0))
+    ListPartitions(request=0)
+    """
+    kind = type(message).__name__
+    if not hasattr(message, "request"):
+        raise UsageError(f"a request is a message of gapless.messages with a number, not a {kind}")
+    try:
+        CLIENT_REQUESTS.decode(CLIENT_REQUESTS.encode(message)[HEADER_BYTES:])
+    except (ProtocolError, TypeError, ValueError, OverflowError) as error:
+        raise UsageError(f"this {kind} is not a request: {error}") from None
+    return message
+
+
+def refusal(notice: Refused) -> RefusedError | UsageError:
     """Return a refusal as an error."""
     match notice.cause:
         case RefusalCause.WRONG_BROKER:
-            return WrongBrokerError(notice.reason, notice.broker)
+            return WrongBrokerError(notice.reason, notice.broker, notice.addresses)
+        case RefusalCause.HOST_UNKNOWN:
+            return HostUnknownError(notice.reason, notice.silent)
         case RefusalCause.FENCED:
             return FencedError(notice.reason)
         case RefusalCause.UNAVAILABLE:
             return UnavailableError(notice.reason)
+        case RefusalCause.FILTER_REQUIRED:
+            return UsageError(notice.reason)
         case _:
             return RefusedError(notice.reason)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
-from contextlib import aclosing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -12,8 +11,19 @@ from uuid import uuid4
 
 from gapless.audit.clients import ClientAudit
 from gapless.audit.options import AuditOptions
+from gapless.client.arguments import (
+    check_filter,
+    check_flag,
+    check_name,
+    check_pubend_name,
+    check_seconds,
+    check_text,
+    check_whole,
+)
+from gapless.client.connection_changes import ConnectionCallback, ConnectionReporter
 from gapless.client.credentials import Credentials
 from gapless.client.event import Event
+from gapless.client.finding import HostSearch
 from gapless.client.link import ReconnectingLink
 from gapless.client.options import (
     DEADLINE_S,
@@ -25,6 +35,7 @@ from gapless.client.options import (
 from gapless.client.position import pubend_id
 from gapless.client.publisher import Publisher
 from gapless.client.reading import read_log
+from gapless.client.requests import check_request
 from gapless.client.session_links import SessionLinks
 from gapless.client.staged_writer import (
     CommitResult,
@@ -43,7 +54,7 @@ from gapless.core.errors import (
     ConnectionLostError,
     UsageError,
 )
-from gapless.core.limits import IN_FLIGHT_EVENTS_MAX
+from gapless.core.limits import IN_FLIGHT_EVENTS_MAX, INT_MAX, NAME_PREFIX_MAX
 from gapless.core.ticks import Tick
 from gapless.messages.clients import Order, Unsubscribe, Unsubscribed
 from gapless.messages.operating import ListPartitions, PartitionTable
@@ -69,6 +80,7 @@ def connect(
     audit: AuditOptions | str | Path | None = None,
     token: str | None = None,
     token_file: str | Path | None = None,
+    on_connection: ConnectionCallback | None = None,
 ) -> Session:
     """Return a session with the brokers at ``gapless://host:port,host:port``; use it with ``async
     with``.
@@ -81,6 +93,8 @@ def connect(
     of what is published and received (:mod:`gapless.audit`). ``token``, or the file that has it,
     identifies the client to brokers that require it; without them GAPLESS_TOKEN or
     GAPLESS_TOKEN_FILE is taken from the environment. A file is read again for every connection.
+    ``on_connection`` is called with a :class:`ConnectionChange` whenever a connection to a broker is
+    made or lost.
 
     >>> import asyncio, gapless
     >>> from gapless.testing import Overlay
@@ -103,15 +117,17 @@ def connect(
     True
     """
     addresses = parse_addresses(servers)
-    chosen(deadline_s, None)
-    chosen(connect_deadline_s, None)
+    name = check_text("name", name)
+    if not isinstance(backoff, Backoff):
+        raise UsageError(f"backoff is a Backoff, not a {type(backoff).__name__}")
     called = name or f"client-{uuid4().hex[:12]}"
     options = SessionOptions(
         name=called,
-        deadline_s=deadline_s,
-        connect_deadline_s=connect_deadline_s,
+        reporter=ConnectionReporter(called, on_connection),
+        deadline_s=check_seconds("deadline_s", deadline_s),
+        connect_deadline_s=check_seconds("connect_deadline_s", connect_deadline_s),
         backoff=backoff,
-        failover_after_s=chosen(failover_after_s, None),
+        failover_after_s=check_seconds("failover_after_s", failover_after_s),
         audit=None if audit is None else AuditOptions.of(audit),
         audit_name=name or "client",
         credentials=Credentials.of(token, token_file),
@@ -209,6 +225,11 @@ class Session:
         return None if self.main.handshake is None else self.main.handshake.broker
 
     @property
+    def connected(self) -> bool:
+        """Whether the session, its publishers and its subscriptions are all connected now."""
+        return self._links.are_connected
+
+    @property
     def has_one_address(self) -> bool:
         """Whether the session has only one address."""
         return self._links.has_one_address
@@ -260,17 +281,17 @@ class Session:
         self._check()
         return Publisher(
             self,
-            pubend,
-            name=name or f"{self._options.name}-{self._token}-{self._next()}",
-            advertisement=advertisement,
-            guaranteed=guaranteed,
-            in_flight_max=in_flight_max,
+            check_pubend_name(pubend),
+            name=self._generated_name() if name == "" else check_name("name", name),
+            advertisement=check_filter("advertisement", advertisement),
+            guaranteed=check_flag("guaranteed", guaranteed),
+            in_flight_max=check_whole("in_flight_max", in_flight_max, 1),
             deadline_s=chosen(deadline_s, self._options.deadline_s),
         )
 
     def subscribe(
         self,
-        filter: str | Filter = "",
+        filter: str | Filter | None = None,
         *,
         durable: str | None = None,
         start: Start = "latest",
@@ -279,6 +300,8 @@ class Session:
         ack: Acknowledge = "auto",
         on_gap: OnGap = "raise",
         expiry_s: int = EXPIRY_S,
+        take_over: bool = True,
+        create: bool = False,
         deadline_s: float | Unset | None = _UNSET,
     ) -> Subscription:
         """Return a subscription to all events that match a filter, for ``async with`` and ``async
@@ -286,17 +309,20 @@ class Session:
 
         A ``durable`` subscription has a name: its broker keeps its position for ``expiry_s``
         seconds while no client is connected. A program that subscribes under that name continues
-        after what was acknowledged, with the filter given here; ``start`` applies only when the
-        subscription is created. With ``order="total"`` all subscribers see the events of all
-        pubends in one order. At most ``prefetch`` events wait to be handed out. Where a log has
-        released events that the subscription must receive, :class:`GapError` is raised, or with
-        ``on_gap="report"`` added to ``gaps``.
+        after what was acknowledged, with the filter given here, or with the one that the
+        subscription has if none is given; ``start`` applies only when the subscription is created.
+        The name is looked for at all brokers. While a broker that may host it does not answer, the
+        subscription waits for that broker; with ``create`` it is created all the same. If another
+        client has it, that client loses it, or with ``take_over=False`` the call is refused.
+        Without ``durable`` and without a filter, all events match. With ``order="total"`` all
+        subscribers see the events of all pubends in one order. At most ``prefetch`` events wait to
+        be handed out. Where a log has released events that the subscription must receive,
+        :class:`GapError` is raised, or with ``on_gap="report"`` added to ``gaps``.
         """
         self._check()
-        if order not in _ORDERS:
+        if order not in (*_ORDERS,):
             raise UsageError(f"order is 'publisher' or 'total', not {order!r}")
-        if durable is not None and not (durable and isinstance(durable, str)):
-            raise UsageError("a durable subscription needs a name")
+        name = self._generated_name() if durable is None else check_name("durable", durable)
         settings = SubscriptionOptions(
             durable=durable is not None,
             start=start_point_of(start),
@@ -305,10 +331,15 @@ class Session:
             ack=ack,
             on_gap=on_gap,
             expiry_s=expiry_s,
+            create=create,
             deadline_s=chosen(deadline_s, self._options.deadline_s),
+            take_over=check_flag("take_over", take_over),
         )
-        name = durable or f"{self._options.name}-{self._token}-{self._next()}"
-        return Subscription(self, name, filter, settings)
+        keeps_filter = filter is None and durable is not None
+        text = (
+            None if keeps_filter else str(check_filter("filter", "" if filter is None else filter))
+        )
+        return Subscription(self, name, text, settings)
 
     # --- staging -------------------------------------------------------------------------------
 
@@ -331,11 +362,11 @@ class Session:
         self._check()
         return StagedWriter(
             self,
-            pubend,
-            writer=writer,
-            batch=batch,
-            partition=partition,
-            advertisement=advertisement,
+            check_pubend_name(pubend),
+            writer=check_name("writer", writer),
+            batch=check_whole("batch", batch, 0, INT_MAX),
+            partition=check_whole("partition", partition, 0, INT_MAX),
+            advertisement=check_filter("advertisement", advertisement),
             deadline_s=chosen(deadline_s, self._options.deadline_s),
         )
 
@@ -356,25 +387,67 @@ class Session:
     ) -> None:
         """Drop the staged events of a batch; the broker also drops them by itself after a time."""
         self._check_open()
+        pubend, writer = check_pubend_name(pubend), check_name("writer", writer)
+        batch = check_whole("batch", batch, 0, INT_MAX)
         seconds = chosen(deadline_s, self._options.deadline_s)
         await drop_staged(self, pubend, writer, batch, seconds)
 
-    def _next(self) -> int:
+    def _generated_name(self) -> str:
+        """Return a name for a publisher or a subscription that was given none."""
         self._count += 1
-        return self._count
+        return f"{self._options.name[:NAME_PREFIX_MAX]}-{self._token}-{self._count}"
 
     async def unsubscribe(self, durable: str, *, deadline_s: float | Unset | None = _UNSET) -> None:
-        """End a durable subscription at the broker to which this session is connected."""
-        self._check_open()
-        link = await self._links.current_pinned()
-        answer = await link.call(
-            Unsubscribe(0, durable), chosen(deadline_s, self._options.deadline_s)
+        """End a durable subscription, wherever it is hosted; nothing is done if it does not exist.
+
+        DeadlineError names the brokers that may host it and do not answer.
+        """
+        answer = await self.request_at_host(
+            durable, Unsubscribe(0, check_name("durable", durable)), deadline_s=deadline_s
         )
-        ReconnectingLink.expect(answer, Unsubscribed)
+        if answer is not None:
+            ReconnectingLink.expect(answer, Unsubscribed)
+
+    async def request_at_host(
+        self,
+        durable: str,
+        message: Any,
+        *,
+        deadline_s: float | Unset | None = _UNSET,
+        changes: bool = True,
+    ) -> Any:
+        """Send a request to the broker that hosts a durable subscription; None if none hosts it."""
+        self._check_open()
+        loop, seconds = asyncio.get_running_loop(), chosen(deadline_s, self._options.deadline_s)
+        since = loop.time()
+        link = await self.search_for(durable).host(seconds)
+        if link is None:
+            return None
+        left = None if seconds is None else max(0.0, seconds - (loop.time() - since))
+        return await link.call(message, left, changes=changes)
+
+    async def request_at_broker(
+        self,
+        broker: str,
+        addresses: tuple[str, ...],
+        message: Any,
+        *,
+        deadline_s: float | Unset | None = _UNSET,
+        changes: bool = True,
+    ) -> Any:
+        """Send a request to one broker, at these addresses or at one of the session's."""
+        self._check_open()
+        link = self._links.to_host(broker, addresses)
+        seconds = chosen(deadline_s, self._options.deadline_s)
+        return await link.call(message, seconds, changes=changes)
+
+    def search_for(self, durable: str) -> HostSearch:
+        """Return a search for the broker that hosts a durable subscription."""
+        return HostSearch(durable, self._links, self._options)
 
     # --- reading and requests ------------------------------------------------------------------
 
-    async def read(
+    def read(
         self,
         pubend: str,
         low: Tick | None = None,
@@ -389,12 +462,14 @@ class Session:
         with the newest when the read starts. The deadline applies to each part of the answer.
         """
         self._check_open()
-        text = str(filter if isinstance(filter, Filter) else Filter(filter))
-        seconds = chosen(deadline_s, self._options.deadline_s)
-        parts = read_log(self.main, pubend_id(pubend), text, low, high, seconds)
-        async with aclosing(parts) as events:  # type: ignore[type-var]  # it is a generator
-            async for event in events:
-                yield event
+        return read_log(
+            self.main,
+            pubend_id(check_pubend_name(pubend)),
+            str(check_filter("filter", filter)),
+            None if low is None else check_whole("low", low, 0, INT_MAX),
+            None if high is None else check_whole("high", high, 0, INT_MAX),
+            chosen(deadline_s, self._options.deadline_s),
+        )
 
     async def partitions(
         self, *, deadline_s: float | Unset | None = _UNSET
@@ -414,4 +489,5 @@ class Session:
         """
         self._check_open()
         seconds = chosen(deadline_s, self._options.deadline_s)
-        return await self.main.call(message, seconds, changes=changes)
+        is_change = check_flag("changes", changes)
+        return await self.main.call(check_request(message), seconds, changes=is_change)

@@ -12,6 +12,8 @@ import asyncio
 from random import Random
 from typing import Any
 
+import msgspec
+
 from gapless.client.link import ReconnectingLink
 from gapless.client.options import SessionOptions
 from gapless.client.requests import RequestNumbers
@@ -32,8 +34,17 @@ class SessionLinks:
         """Links that stay with a broker, by its name."""
         self._failover_links: dict[str, ReconnectingLink] = {}
         """Links of durable subscriptions, by the broker at which these were opened."""
+        self._host_links: dict[str, list[ReconnectingLink]] = {}
+        """Links to brokers to which the session was redirected, by broker."""
         self.main = ReconnectingLink(addresses, options, self._numbers)
         """The link for everything that any broker can serve."""
+
+    @property
+    def are_connected(self) -> bool:
+        """Whether the main link and all links that are in use have a connection."""
+        redirected = (each for links in self._host_links.values() for each in links)
+        others = (*self._pinned_links.values(), *self._failover_links.values(), *redirected)
+        return self.main.is_up and all(link.is_up for link in others if link.has_users)
 
     @property
     def has_one_address(self) -> bool:
@@ -42,7 +53,9 @@ class SessionLinks:
 
     async def close(self, error: GaplessError) -> None:
         """End all links; waiting calls get the error."""
-        for link in (self.main, *self._pinned_links.values(), *self._failover_links.values()):
+        redirected = (each for links in self._host_links.values() for each in links)
+        own = (self.main, *self._pinned_links.values(), *self._failover_links.values())
+        for link in (*own, *redirected):
             await link.close(error)
 
     async def for_subscription(self, *, durable: bool) -> ReconnectingLink:
@@ -56,6 +69,38 @@ class SessionLinks:
         return self._failover_link(
             handshake.broker, self.main.address, self._options.failover_after_s
         )
+
+    def to_host(self, broker: str, addresses: tuple[str, ...]) -> ReconnectingLink:
+        """Return a link to the broker that hosts a durable subscription.
+
+        It tries the addresses of the redirection and those of the session, until the broker
+        answers. Later it fails over like other links of durable subscriptions.
+        """
+        if self.main.handshake is not None and self.main.handshake.broker == broker:
+            if self.has_one_address:
+                return self.main
+            if self._options.failover_after_s is not None and self.main.address is not None:
+                seconds = self._options.failover_after_s
+                link = self._failover_link(broker, self.main.address, seconds)
+                if link.handshake is None or link.handshake.broker == broker:
+                    return link
+        made = self._host_links.setdefault(broker, [])
+        for each in made:
+            if each.handshake is None or each.handshake.broker == broker:
+                return each
+        configured = [Address.parse(text) for text in addresses]
+        fails_over = not self.has_one_address and self._options.failover_after_s is not None
+        link = ReconnectingLink(
+            tuple(dict.fromkeys((*configured, *self._addresses))),
+            self._options,
+            self._numbers,
+            broker=broker,
+            stays=not fails_over,
+            failover_after_s=(self._options.failover_after_s or 0.0) if fails_over else 0.0,
+        )
+        made.append(link)
+        link.start()
+        return link
 
     async def current_pinned(self) -> ReconnectingLink:
         """Return a link that stays with the broker to which the session is connected now."""
@@ -144,7 +189,8 @@ class SessionLinks:
 
     async def _name_at(self, address: Address) -> str | None:
         """Return the name of the broker at an address; None if no handshake comes soon."""
-        link = ReconnectingLink((address,), self._options, self._numbers)
+        unreported = msgspec.structs.replace(self._options, reporter=None)
+        link = ReconnectingLink((address,), unreported, self._numbers)
         link.start()
         try:
             async with asyncio.timeout(1.0):

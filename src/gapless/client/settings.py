@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from gapless.client.arguments import check_whole
 from gapless.core.errors import UsageError
-from gapless.core.limits import OPTION_MAX
 from gapless.messages.clients import Order, StartPoint
 
 __all__ = ["Acknowledge", "OnGap", "SubscriptionOptions"]
@@ -17,7 +17,18 @@ OnGap = Literal["raise", "report"]
 class SubscriptionOptions:
     """The options of a subscription, beside its filter."""
 
-    __slots__ = ("ack", "deadline_s", "durable", "expiry_s", "on_gap", "order", "prefetch", "start")
+    __slots__ = (
+        "ack",
+        "create",
+        "deadline_s",
+        "durable",
+        "expiry_s",
+        "on_gap",
+        "order",
+        "prefetch",
+        "start",
+        "take_over",
+    )
 
     def __init__(
         self,
@@ -30,23 +41,24 @@ class SubscriptionOptions:
         on_gap: OnGap,
         expiry_s: int,
         deadline_s: float | None,
+        take_over: bool = True,
+        create: bool = False,
     ) -> None:
-        _check_number("prefetch", prefetch)
-        _check_number("expiry_s", expiry_s)
-        if ack not in {"auto", "manual"}:
+        if ack not in ("auto", "manual"):
             raise UsageError(f"ack is 'auto' or 'manual', not {ack!r}")
-        if on_gap not in {"raise", "report"}:
+        if on_gap not in ("raise", "report"):
             raise UsageError(f"on_gap is 'raise' or 'report', not {on_gap!r}")
+        if create and not durable:
+            raise UsageError("create is for a durable subscription; give it durable='name'")
         self.durable = durable
         self.start = start
         self.order = order
-        self.prefetch = prefetch
+        self.prefetch = check_whole("prefetch", prefetch, 1)
         self.ack = ack
         self.on_gap = on_gap
-        self.expiry_s = expiry_s
+        self.expiry_s = check_whole("expiry_s", expiry_s, 1)
         self.deadline_s = deadline_s
-
-
-def _check_number(name: str, value: object) -> None:
-    if type(value) is not int or not 0 < value <= OPTION_MAX:
-        raise UsageError(f"{name} is a whole number from 1 to {OPTION_MAX:,}, not {value!r}")
+        self.take_over = take_over
+        """Whether opening ends the subscription of another client that has the name."""
+        self.create = create
+        """Whether the name is created although a broker that may host it does not answer."""

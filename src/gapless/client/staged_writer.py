@@ -21,6 +21,7 @@ from uuid import uuid4
 
 import msgspec
 
+from gapless.client.arguments import iterated
 from gapless.client.batches import encoded, encoded_plain
 from gapless.client.link import ReconnectingLink
 from gapless.client.outbox import FRAME_OVERHEAD
@@ -87,7 +88,7 @@ class StagedWriter:
         writer: str,
         batch: int,
         partition: int,
-        advertisement: str | Filter,
+        advertisement: Filter,
         deadline_s: float | None,
     ) -> None:
         self.attempt = uuid4().hex
@@ -97,9 +98,7 @@ class StagedWriter:
         self._writer = writer
         self._batch = batch
         self._partition = partition
-        self._advertisement = str(
-            Filter(advertisement) if isinstance(advertisement, str) else advertisement
-        )
+        self._advertisement = str(advertisement)
         self._deadline_s = deadline_s
         self._link: ReconnectingLink | None = None
         self._id = PubendId("")
@@ -142,7 +141,7 @@ class StagedWriter:
 
     async def add(self, events: Iterable[EventLike]) -> None:
         """Stage events in order; wait while too many are in flight. Raises earlier errors."""
-        source = iter(events)
+        source = iter(iterated("events", events, "events"))
         while block := [*islice(source, CHUNK_EVENTS_MAX)]:
             plain = encoded_plain(block)
             for event in plain or (encoded(*pair(each)) for each in block):
@@ -208,7 +207,10 @@ async def commit_staged(
     session: Session, parts: Iterable[StagedPart], deadline_s: float | None
 ) -> CommitResult:
     """Publish the parts as a whole and once, in the order of their partitions."""
-    chosen = sorted(parts, key=lambda part: part.partition)
+    given = [*iterated("parts", parts, "staged parts")]
+    if not all(isinstance(part, StagedPart) for part in given):
+        raise UsageError("parts are the results of StagedWriter.finish()")
+    chosen = sorted(given, key=lambda part: part.partition)
     names = {(part.pubend, part.writer, part.batch) for part in chosen}
     if len(names) != 1:
         raise UsageError("a commit has parts of one batch, of one writer, for one pubend")

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from gapless.client.arguments import check_filter, check_whole
 from gapless.client.event import Event
+from gapless.client.finding import HostSearch
 from gapless.client.inbox import Inbox
 from gapless.client.link import ReconnectingLink
 from gapless.client.options import Unset, chosen
@@ -66,16 +68,17 @@ class Subscription:
     """
 
     def __init__(
-        self, session: Session, name: str, filter: str | Filter, settings: SubscriptionOptions
+        self, session: Session, name: str, filter: str | None, settings: SubscriptionOptions
     ) -> None:
         self.name = name
         self.gaps: deque[GapError] = deque(maxlen=GAPS_KEPT)
         """The gaps, if they are reported and not raised."""
         self.filter_changed_at: Position | None = None
-        """Of a durable one: the position after which the filter of the opening surely applies."""
+        """Of a durable one that was opened with a filter: the position after which that filter surely
+        applies."""
         self._session = session
         self._settings = settings
-        self._inbox = Inbox(name, _text_of(filter), settings, on_end=self._ended)
+        self._inbox = Inbox(name, filter, settings, on_end=self._ended)
         self._prefetch = self._inbox.prefetch
         self._done: Item | None = None
         self._auto = settings.durable and settings.ack == "auto"
@@ -90,26 +93,22 @@ class Subscription:
         if inbox.state is not ClientSubscriptionState.UNOPENED:
             raise ClosedError("a subscription is opened once; make another with the session")
         deadline_s, filter_text = self._settings.deadline_s, inbox.text
+        search = self._session.search_for(self.name)
         try:
             async with asyncio.timeout(deadline_s):
                 if self._session.audit is not None:
                     inbox.write_to(self._session.audit)
-                link = await self._session.link_for(durable=self._settings.durable)
-                inbox.check()
-                inbox.open_over(link)
-                while not inbox.is_started:
-                    inbox.check()
-                    await inbox.arrival()
+                await self._open(search)
         except TimeoutError:
             waited_for = self._inbox.link or self._session.main
-            error = waited_for.late("Subscribe", deadline_s, sent=False)
+            error = search.late("Subscribe", deadline_s, waited_for)
             self._leave(error)
             raise error from None
         except BaseException:
             self._leave(ClosedError("the subscription was not opened"))
             raise
         self._session.opened(self)
-        if self._settings.durable:
+        if self._settings.durable and filter_text is not None:
             # it may already exist, with another filter
             try:
                 self.filter_changed_at = await self._change_filter(filter_text, deadline_s)
@@ -117,6 +116,19 @@ class Subscription:
                 self._leave(ClosedError("the subscription was not opened"))
                 raise
         return self
+
+    async def _open(self, search: HostSearch) -> None:
+        """Subscribe, at another broker if that hosts the subscription (MV-15)."""
+        inbox, durable = self._inbox, self._settings.durable
+        link = await self._session.link_for(durable=durable)
+        while True:
+            inbox.check()
+            inbox.open_over(link)
+            refused = await inbox.answered()
+            if refused is None:
+                return
+            found = await search.next_link(refused)
+            link = found or await self._session.link_for(durable=durable)
 
     async def __aexit__(
         self,
@@ -175,10 +187,7 @@ class Subscription:
 
     @property
     def is_new(self) -> bool:
-        """Of a durable one: whether opening has created it; else it continues where it was.
-
-        A durable subscription is at one broker. Opening its name at another creates a second one.
-        """
+        """Of a durable one: whether opening has created it; else it continues where it was."""
         return self._inbox.is_new
 
     @property
@@ -246,7 +255,7 @@ class Subscription:
             async with asyncio.timeout(seconds):
                 return await self.__anext__()
         except TimeoutError:
-            raise DeadlineError(f"no event came within {seconds:g} s") from None
+            raise self._no_event(seconds) from None
         except StopAsyncIteration:
             raise ClosedError("the subscription is closed") from None
 
@@ -258,9 +267,10 @@ class Subscription:
         A gap ends a batch: the next call raises or reports it. The list is empty when the
         subscription is closed.
         """
-        if events_max is not None and events_max < 1:
-            raise UsageError(f"a batch has at least one event; {events_max} cannot be the most")
-        events_max = self._prefetch.bound if events_max is None else events_max
+        if events_max is None:
+            events_max = self._prefetch.bound
+        else:
+            events_max = check_whole("events_max", events_max, 1)
         seconds = chosen(deadline_s, self._settings.deadline_s)
         if self._auto:
             self._note_done()
@@ -270,9 +280,14 @@ class Subscription:
             async with asyncio.timeout(seconds):
                 return await self._batch(events_max)
         except TimeoutError:
-            raise DeadlineError(f"no event came within {seconds:g} s") from None
+            raise self._no_event(seconds) from None
         except StopAsyncIteration:
             return []
+
+    def _no_event(self, seconds: float | None) -> DeadlineError:
+        link = self._inbox.link
+        condition = "the subscription is not open" if link is None else link.condition
+        return DeadlineError(f"no event came within {seconds:g} s: {condition}")
 
     async def _batch(self, events_max: int) -> list[Event]:
         inbox, prefetch = self._inbox, self._prefetch
@@ -331,8 +346,10 @@ class Subscription:
             ticks = done.run.after(done.tick)
         elif done is None:
             ticks = self._prefetch.handed()
-        else:
+        elif isinstance(done, Mapping):
             ticks = dict(Position(done).as_tuple())
+        else:
+            raise UsageError(f"done is an event or a position, not a {type(done).__name__}")
         self._inbox.acknowledge(ticks)
 
     def _note_done(self) -> None:
@@ -353,6 +370,10 @@ class Subscription:
     @property
     def filter(self) -> Filter:
         """The newest filter."""
+        if self._inbox.text is None:
+            raise ClosedError(
+                f"open the subscription {self.name!r} first: its broker has its filter"
+            )
         return Filter(self._inbox.text)
 
     async def set_filter(
@@ -365,7 +386,7 @@ class Subscription:
         new filter may apply before the position.
         """
         self._opened()
-        text = _text_of(filter)
+        text = str(check_filter("filter", filter))
         return await self._change_filter(text, chosen(deadline_s, self._settings.deadline_s))
 
     async def _change_filter(self, text: str, seconds: float | None) -> Position:
@@ -412,11 +433,6 @@ class Subscription:
         seconds = chosen(deadline_s, self._settings.deadline_s)
         answer = await link.call(Seek(0, self.name, start_point), seconds, then=repositioned)
         return Position.of(dict(answer.position))
-
-
-def _text_of(filter: str | Filter) -> str:
-    """Return the text of a filter; raise if it is not valid."""
-    return str(filter) if isinstance(filter, Filter) else str(Filter(filter))
 
 
 def _ignore(notice: Any) -> None:

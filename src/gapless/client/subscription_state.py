@@ -5,7 +5,8 @@ Theory of operation
 A subscription is requested again over every new connection, under the same name, from what was
 received. Prefetched events are kept. So nothing is lost and nothing comes twice.
 
-- ``UNOPENED``: the program has not opened the subscription.
+- ``UNOPENED``: the program has not opened the subscription, or the broker that it asked does not
+  host it and the client looks for the one that does (:mod:`.finding`).
 - ``DISCONNECTED``: the link is down.
 - ``SUBSCRIBING``: Subscribe was sent over this connection and has no reply. Notices that come now
   belong to an earlier subscription of the same name, which the same session has closed. They are
@@ -75,6 +76,8 @@ class ClientSubscriptionInput(Enum):
     """The reply to the Seek of ``RESEEKING``."""
     SEEK_DONE = auto()
     """The reply to a seek of the program."""
+    REDIRECTED = auto()
+    """Refused before any broker has answered: another broker hosts it, or may host it."""
     HOSTED_ELSEWHERE = auto()
     """Refused, or SubscriptionEnded, with a newer hosting reference, and this client may follow."""
     LINK_DOWN = auto()
@@ -96,6 +99,7 @@ NEXT_STATE: Final[
     (_State.SUBSCRIBING, _Input.SUBSCRIBED): _State.ACTIVE,
     (_State.SUBSCRIBING, _Input.SUBSCRIBED_BEHIND): _State.RESEEKING,
     (_State.SUBSCRIBING, _Input.SEEK_DONE): _State.SUBSCRIBING,
+    (_State.SUBSCRIBING, _Input.REDIRECTED): _State.UNOPENED,
     (_State.SUBSCRIBING, _Input.HOSTED_ELSEWHERE): _State.SUBSCRIBING,
     (_State.SUBSCRIBING, _Input.LINK_DOWN): _State.DISCONNECTED,
     (_State.SUBSCRIBING, _Input.ENDED): _State.OVER,

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from gapless.audit.options import AuditOptions
+from gapless.client.connection_changes import ConnectionCallback
 from gapless.client.event import Event
 from gapless.client.loop_thread import EventLoopThread
 from gapless.client.options import DEADLINE_S, FAILOVER_AFTER_S, Unset
@@ -43,8 +44,11 @@ def connect_sync(
     audit: AuditOptions | str | Path | None = None,
     token: str | None = None,
     token_file: str | Path | None = None,
+    on_connection: ConnectionCallback | None = None,
 ) -> SyncSession:
     """Return a session whose calls block, for ``with``. See :func:`gapless.connect`.
+
+    ``on_connection`` is called in the background thread of the session, and must not call the session.
 
     >>> import gapless
     >>> from gapless.testing import SyncOverlay
@@ -67,6 +71,7 @@ def connect_sync(
         audit=audit,
         token=token,
         token_file=token_file,
+        on_connection=on_connection,
     )
     return SyncSession(session)
 
@@ -123,6 +128,11 @@ class SyncSession:
         """The broker to which the session is connected now, if any."""
         return self._session.broker
 
+    @property
+    def connected(self) -> bool:
+        """Whether the session, its publishers and its subscriptions are all connected now."""
+        return self._session.connected
+
     def publisher(
         self,
         pubend: str,
@@ -146,7 +156,7 @@ class SyncSession:
 
     def subscribe(
         self,
-        filter: str | Filter = "",
+        filter: str | Filter | None = None,
         *,
         durable: str | None = None,
         start: Start = "latest",
@@ -155,6 +165,8 @@ class SyncSession:
         ack: Acknowledge = "auto",
         on_gap: OnGap = "raise",
         expiry_s: int = EXPIRY_S,
+        take_over: bool = True,
+        create: bool = False,
         deadline_s: float | Unset | None = _UNSET,
     ) -> SyncSubscription:
         """Return a subscription, for ``with`` and ``for``. See :meth:`Session.subscribe`."""
@@ -167,6 +179,8 @@ class SyncSession:
             ack="manual" if ack == "auto" else ack,
             on_gap=on_gap,
             expiry_s=expiry_s,
+            take_over=take_over,
+            create=create,
             deadline_s=deadline_s,
         )
         return SyncSubscription(self.loop_thread, made, auto=durable is not None and ack == "auto")
@@ -181,22 +195,16 @@ class SyncSession:
         deadline_s: float | Unset | None = _UNSET,
     ) -> Iterator[Event]:
         """Yield the events that match between two ticks of a log. See :meth:`Session.read`."""
-        events = self._session.read(pubend, low, high, filter, deadline_s=deadline_s)
         loop_thread = self.loop_thread
-        problem: BaseException | None = None
-        while problem is None:
-            found, problem = loop_thread.run(_some(events))
-            yield from found
-            if not found and problem is None:
-                return
-        raise problem
+        events = self._session.read(pubend, low, high, filter, deadline_s=deadline_s)
+        return _fetched(loop_thread, events)
 
     def partitions(self, *, deadline_s: float | Unset | None = _UNSET) -> tuple[Partition, ...]:
         """Return the cells that cannot be reached, as far as the broker knows."""
         return self.loop_thread.run(self._session.partitions(deadline_s=deadline_s))
 
     def unsubscribe(self, durable: str, *, deadline_s: float | Unset | None = _UNSET) -> None:
-        """End a durable subscription."""
+        """End a durable subscription, wherever it is hosted. See :meth:`Session.unsubscribe`."""
         self.loop_thread.run(self._session.unsubscribe(durable, deadline_s=deadline_s))
 
     def request(
@@ -206,6 +214,17 @@ class SyncSession:
         return self.loop_thread.run(
             self._session.request(message, deadline_s=deadline_s, changes=changes)
         )
+
+
+def _fetched(loop_thread: EventLoopThread, events: AsyncIterator[Event]) -> Iterator[Event]:
+    """Yield events that the background thread fetches, some at a time."""
+    problem: BaseException | None = None
+    while problem is None:
+        found, problem = loop_thread.run(_some(events))
+        yield from found
+        if not found and problem is None:
+            return
+    raise problem
 
 
 async def _some(events: AsyncIterator[Event]) -> tuple[list[Event], GaplessError | None]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Self
 
+from gapless.client.arguments import iterated
 from gapless.client.batches import Receipt
 from gapless.client.loop_thread import EventLoopThread
 from gapless.client.options import Unset
@@ -97,13 +98,14 @@ class SyncPublisher:
         The calling thread takes them from the iterable, some at a time. The deadline applies to
         each such part.
         """
-        position = Position()
-        source = iter(events)
-        events_max = IN_FLIGHT_EVENTS_MAX
-        while part := list(itertools.islice(source, events_max)):
+        position, count = Position(), 0
+        seconds = self._publisher.deadline_of(deadline_s)
+        source = iter(iterated("events", events, "events"))
+        while part := list(itertools.islice(source, IN_FLIGHT_EVENTS_MAX)):
             position |= self._loop_thread.run(
-                self._publisher.publish_many(part, deadline_s=deadline_s)
+                self._publisher.publish_part(part, seconds, first=count)
             )
+            count += len(part)
         return position
 
     def send(

@@ -17,7 +17,7 @@ from gapless.content.expression import Attribute, Constant
 from gapless.content.filter import Filter
 from gapless.content.like import Pattern
 from gapless.content.operands import Operand, OperandError, arithmetic, negative, positive
-from gapless.content.values import Value, magnitude
+from gapless.content.values import Value, magnitude, plain_scalar
 from gapless.core.errors import FilterError, FilterTypeError, shortened
 from gapless.core.limits import INT_MAX, INT_MIN
 
@@ -32,6 +32,7 @@ class Expression:
     """
 
     __slots__ = ("_operand",)
+    __array_ufunc__ = None  # so NumPy leaves comparisons and arithmetic to this class
     __hash__ = None  # type: ignore[assignment]  # == makes a filter, so a set cannot contain them
 
     _operand: Operand
@@ -238,7 +239,8 @@ def _operand(value: _Operable) -> Operand:
 
 
 def _literal(value: object) -> Value:
-    """Return a Python value as a literal of the selector language."""
+    """Return a Python value, or a NumPy scalar, as a literal of the selector language."""
+    value = plain_scalar(value)
     if isinstance(value, bool):
         return value
     if isinstance(value, int):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, Final
 
 from gapless.content.condition import Condition, both, either, negated
@@ -10,8 +11,9 @@ from gapless.content.conjunction import Conjunction
 from gapless.content.evaluate import Matcher, matcher
 from gapless.content.normal import disjoined, normalise
 from gapless.content.parser import parse
-from gapless.content.values import Attributes
-from gapless.core.errors import FilterTypeError
+from gapless.content.values import Attributes, plain_scalars
+from gapless.core.errors import AttributeValueError, FilterError, FilterTypeError
+from gapless.core.limits import FILTERS_KEPT
 
 __all__ = ["EVERYTHING", "Filter"]
 
@@ -48,7 +50,10 @@ class Filter:
                 "in Python code F builds one: F.price > 90"
             )
         self._source = str.__str__(text)  # a plain str, also for a member of an enum
-        self._conjunctions = normalise(parse(self._source))
+        found = _normal_form(self._source)
+        if isinstance(found, FilterError):
+            raise found.with_traceback(None)
+        self._conjunctions = found
         self._matcher = None
 
     @classmethod
@@ -75,6 +80,11 @@ class Filter:
         return self._conjunctions
 
     @property
+    def source_text(self) -> str | None:
+        """The text that the filter was made from; None if it was made in another way."""
+        return self._source if isinstance(self._source, str) else None
+
+    @property
     def attributes(self) -> frozenset[str]:
         """The names of the attributes on which the normal form depends."""
         return frozenset(name for one in self._conjunctions for name, _ in one.constraints)
@@ -86,7 +96,13 @@ class Filter:
         """
         if self._matcher is None:
             self._matcher = matcher(self._conjunctions)
-        return self._matcher(attributes)
+        try:
+            return self._matcher(attributes)
+        except AttributeValueError:
+            plain = plain_scalars(attributes)
+            if all(value is attributes[name] for name, value in plain.items()):
+                raise
+            return self._matcher(plain)
 
     def covers(self, other: Filter) -> bool:
         """Return whether every event that matches ``other`` matches this; may miss a covering."""
@@ -155,6 +171,15 @@ class Filter:
         if self._source is None:
             return (Filter.of, (self._conjunctions,))
         return (Filter.of_condition, (self._source,))
+
+
+@lru_cache(maxsize=FILTERS_KEPT)
+def _normal_form(text: str) -> tuple[Conjunction, ...] | FilterError:
+    """Return the normal form of a text, or why it is no filter; both may take long."""
+    try:
+        return normalise(parse(text))
+    except FilterError as error:
+        return error
 
 
 def _check_filter(other: object, method: str) -> None:

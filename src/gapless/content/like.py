@@ -7,8 +7,8 @@ A pattern is a sequence of tokens: runs of literal characters, *one* (``_``: any
 Matching searches for the segments between two *many* from left to right, each at the first position
 where it fits: a later position for one segment would only leave less for the next. A segment of
 plain characters is found by ``str.find``, one with *one* inside by the shift-and automaton, whose
-state is a bit set in an int. Neither goes back, so a match costs time linear in the text (times the
-pattern's length in machine words).
+state is a bit set in an int, and in a long text by :mod:`.search`. None goes back, so a match costs
+time linear in the text (times the pattern's length, in machine words).
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from typing import Final
 
 import msgspec
 
+from gapless.content.search import SEARCHED_TEXT_MIN, starts
 from gapless.core.limits import PATTERN_CELLS_MAX, PATTERN_MEMORY_MAX
 
-__all__ = ["MANY", "ONE", "Pattern"]
+__all__ = ["MANY", "ONE", "Pattern", "forget_patterns"]
 
 ONE: Final = "_"
 MANY: Final = "%"
@@ -121,7 +122,7 @@ class Pattern(msgspec.Struct, frozen=True, order=True):
 
     def __len__(self) -> int:
         """Return the number of its characters and wildcards."""
-        return _length(self.tokens)
+        return _compiled[self.tokens].length
 
     def matches(self, text: str) -> bool:
         """Return whether the whole text matches the pattern."""
@@ -151,6 +152,9 @@ class Pattern(msgspec.Struct, frozen=True, order=True):
         theirs, length = other.tokens, len(other)
         if theirs and theirs[-1] == MANY and theirs.count(ONE) == len(theirs) - 1:
             return len(self) - self.tokens.count(MANY) >= len(theirs) - 1
+        literals = _compiled[self.tokens].literals
+        if not all(run in literals for run in _compiled[theirs].runs):
+            return False  # its characters are only taken by the same characters
         if len(self) * length > PATTERN_CELLS_MAX:
             return self == other
         ones, manies, takes = _compiled[theirs].masks
@@ -216,6 +220,11 @@ class _Segment:
             return -1
         if not self._runs:
             return start
+        if end - start >= SEARCHED_TEXT_MIN:
+            within = (1 << (end - self._characters + 1)) - 1
+            found = starts(text, self._runs) & within
+            found = found >> start << start
+            return (found & -found).bit_length() - 1
         masks, free = self._automaton()
         state, goal = 0, 1 << (self._characters - 1)
         for at in range(start, end):
@@ -238,10 +247,15 @@ class _Segment:
 class _Compiled:
     """The compiled forms of a pattern, each made when it is first needed."""
 
-    __slots__ = ("_masks", "_segments", "_symbols", "_tokens")
+    __slots__ = ("_masks", "_segments", "_symbols", "_tokens", "length", "literals", "runs")
 
     def __init__(self, tokens: tuple[str, ...]) -> None:
         self._tokens = tokens
+        self.length = _length(tokens)
+        self.runs = [token[1:] for token in tokens if token[0] == "="]
+        """The literal runs."""
+        self.literals = _ESCAPE.join(self.runs)
+        """All of them; another pattern's run in it may span two of them."""
         self._masks: tuple[int, int, dict[str, int]] | None = None
         self._segments: list[_Segment] | None = None
         self._symbols: tuple[str, ...] | None = None
@@ -330,3 +344,8 @@ def _length(tokens: tuple[str, ...]) -> int:
 
 
 _compiled: Final = _Memory()
+
+
+def forget_patterns() -> None:
+    """Empty the cache of compiled patterns, so that memory can be measured without it."""
+    _compiled.clear()

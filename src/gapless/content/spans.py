@@ -176,14 +176,25 @@ def intersects(left: Spans, right: Spans) -> bool:
     """Return whether some value is in both sets."""
     if len(left) == 2 and len(right) == 2:
         return bool(max(left[0], right[0]) < min(left[1], right[1]))
-    return bool(_sweep((left, right), 2))
+    shorter, longer = (left, right) if len(left) <= len(right) else (right, left)
+    for place in range(0, len(shorter), 2):  # the first interval in common ends it
+        end = bisect_right(longer, shorter[place])
+        if end & 1 or (end < len(longer) and longer[end] < shorter[place + 1]):
+            return True
+    return False
 
 
 def is_subset(left: Spans, right: Spans) -> bool:
     """Return whether every value of ``left`` is in ``right``."""
     if len(left) == 2 and len(right) == 2:
         return bool(right[0] <= left[0] and left[1] <= right[1])
-    return left == right or intersection(left, right) == left
+    if left == right:
+        return True
+    for place in range(0, len(left), 2):  # the first interval that is not inside of one ends it
+        end = bisect_right(right, left[place])
+        if not end & 1 or left[place + 1] > right[end]:
+            return False
+    return True
 
 
 def _sweep(sets: Collection[Spans], depth: int) -> Spans:

@@ -5,12 +5,15 @@ Values fall into families: numbers (int and float together), texts, bools. Compa
 families is *unknown*, and so is any comparison with NaN, which is present but equal to nothing.
 Lone surrogates are not texts, because other programs cannot read them. ``bool`` is a subclass of
 ``int`` in Python, so every test here checks for it first.
+
+A program may use NumPy's scalars as values. They become plain values where a program hands them over,
+so no other module knows them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -26,6 +29,8 @@ __all__ = [
     "check_value",
     "magnitude",
     "not_a_value",
+    "plain_scalar",
+    "plain_scalars",
     "too_large",
 ]
 
@@ -49,6 +54,29 @@ def check_value(name: str, value: object) -> None:
         raise not_a_value(value, f"attribute {shortened(name)!r}")
     if not INT_MIN <= value <= INT_MAX:
         raise too_large(value, f"attribute {shortened(name)!r}")
+
+
+def plain_scalar(value: Any) -> Any:
+    """Return a NumPy scalar as the Python value that it stands for, and anything else as it is.
+
+    The type is recognised by its base class, so that NumPy need not be installed.
+
+    >>> plain_scalar(91.5), plain_scalar(None)
+    (91.5, None)
+    """
+    for base in type(value).__mro__[1:]:
+        if base.__name__ == "generic" and base.__module__ == "numpy":
+            return value.item()
+    return value
+
+
+def plain_scalars(attributes: Attributes) -> dict[str, Value | None]:
+    """Return attributes with every NumPy scalar replaced by its value.
+
+    >>> plain_scalars({"price": 91.5})
+    {'price': 91.5}
+    """
+    return {plain_scalar(name): plain_scalar(value) for name, value in attributes.items()}
 
 
 def _check_text(text: str, what: str) -> None:

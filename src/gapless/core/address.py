@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from ipaddress import ip_address
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from gapless.core.errors import AddressError, shortened
 
@@ -70,6 +70,8 @@ def parse_addresses(servers: str | Iterable[str]) -> tuple[Address, ...]:
     >>> parse_addresses("gapless://b1,gapless://b2")[1].host
     'b2'
     """
+    if not isinstance(servers, Iterable):
+        raise AddressError(f"{servers!r} is not an address: write gapless://host:port")
     urls = [servers] if isinstance(servers, str) else [*servers]
     found = tuple(address for url in urls for address in _of_url(url))
     if not found:
@@ -77,8 +79,8 @@ def parse_addresses(servers: str | Iterable[str]) -> tuple[Address, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _of_url(url: str) -> list[Address]:
-    if not str(url).startswith(SCHEME):
+def _of_url(url: Any) -> list[Address]:
+    if not isinstance(url, str) or not url.startswith(SCHEME):
         raise AddressError(f"{url!r} is not an address: write gapless://host:port")
     parts = [part.removeprefix(SCHEME).removesuffix("/") for part in url.split(",")]
     if any(character in part for part in parts for character in "/?#@"):

@@ -28,7 +28,9 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse bounds that are not positive or do not grow."""
-        if not 0 < self.first_s <= self.longest_s:
+        bounds = (self.first_s, self.longest_s)
+        are_numbers = all(isinstance(each, int | float) for each in bounds)
+        if not are_numbers or not 0 < self.first_s <= self.longest_s < float("inf"):
             raise UsageError("the back-off is invalid: choose 0 < first_s <= longest_s")
 
     def waits(self, draw: Callable[[], float]) -> BackoffWaits:

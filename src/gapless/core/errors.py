@@ -14,6 +14,7 @@
     │   ├── FencedError           a newer connection has it
     │   ├── SlowConsumerError     a subscription that is not durable fell behind
     │   └── UnavailableError      not possible now; try again later
+    │       └── HostUnknownError  a broker that may host a subscription is silent; has .silent
     ├── StorageError              a data directory cannot be used, or a write to it failed
     │   ├── DiskFullError         no space is left; acknowledged events are safe
     │   ├── CorruptionError       stored bytes fail their checksum
@@ -31,9 +32,13 @@
         └── AttributeValueError   (also a TypeError) an attribute is not a value
 
 An error text names the cause, then the remedy.
+
+There is one warning, ``FilterWarning``: a filter is valid and probably not what was meant.
 """
 
 from __future__ import annotations
+
+from typing import Self, TypeVar
 
 from gapless.core.limits import SHOWN_QUOTE_MAX
 
@@ -52,8 +57,10 @@ __all__ = [
     "FilterLimitError",
     "FilterSyntaxError",
     "FilterTypeError",
+    "FilterWarning",
     "GapError",
     "GaplessError",
+    "HostUnknownError",
     "IndexBusyError",
     "NewerFormatError",
     "OutcomeUnknownError",
@@ -65,14 +72,26 @@ __all__ = [
     "UnavailableError",
     "UsageError",
     "WrongBrokerError",
+    "reworded",
     "shortened",
 ]
 
+_Error = TypeVar("_Error", bound=Exception)
 _EXCERPT_COLUMNS = 72
 
 
 class GaplessError(Exception):
     """The base class of all errors of gapless."""
+
+    event_number: int | None = None
+    """Of ``publish_many``: the number of the first event that the error is about, from 0."""
+    published: int | None = None
+    """Of ``publish_many``: how many events of the call are published."""
+
+    def about_events(self, number: int | None, published: int) -> Self:
+        """Set the number of the first event that the error is about, and how many are published."""
+        self.event_number, self.published = number, published
+        return self
 
 
 class ProtocolError(GaplessError):
@@ -129,8 +148,10 @@ class RefusedError(GaplessError):
 class WrongBrokerError(RefusedError):
     """Another broker has the requested object; ``broker`` names it."""
 
-    def __init__(self, reason: str, broker: str = "") -> None:
+    def __init__(self, reason: str, broker: str = "", addresses: tuple[str, ...] = ()) -> None:
         self.broker = broker
+        self.addresses = addresses
+        """The addresses of the broker, if they are known."""
         super().__init__(reason)
 
 
@@ -148,6 +169,17 @@ class SlowConsumerError(RefusedError):
 
 class UnavailableError(RefusedError):
     """Something is unreachable or not complete yet. Try again later."""
+
+
+class HostUnknownError(UnavailableError):
+    """A broker that may host the durable subscription did not answer; ``silent`` names such brokers.
+
+    The library repeats the request until its deadline.
+    """
+
+    def __init__(self, reason: str, silent: tuple[str, ...] = ()) -> None:
+        self.silent = silent
+        super().__init__(reason)
 
 
 class UsageError(GaplessError):
@@ -221,6 +253,10 @@ class FilterLimitError(FilterError):
         return f"{self.problem} (limit {self.limit} = {self.allowed:,})"
 
 
+class FilterWarning(UserWarning):
+    """A filter compares an attribute with a name that was probably meant as a string."""
+
+
 class IndexBusyError(UsageError, RuntimeError):
     """An index was used during a search of it: from another thread, or from a callback."""
 
@@ -262,6 +298,18 @@ class DirectoryLockedError(StorageError):
     def __str__(self) -> str:
         by = f"process {self.holder}" if self.holder else "another process"
         return f"{self.directory} is in use by {by}: stop it, or choose another data directory"
+
+
+def reworded(error: _Error, text: str) -> _Error:
+    """Return an error of the same kind, whose first argument is its text, with another text.
+
+    >>> reworded(WrongBrokerError("not here", "b2"), "event 3: not here").broker
+    'b2'
+    """
+    kind = type(error)
+    changed = kind.__new__(kind, text, *error.args[1:])
+    vars(changed).update(vars(error))
+    return changed
 
 
 def shortened(text: str) -> str:

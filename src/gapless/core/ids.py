@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
+from gapless.core.numbers import Count
+
 __all__ = [
     "VIRTUAL_TIME_ZERO",
     "BrokerId",
@@ -41,7 +43,7 @@ class PubendId(NamedTuple):
     """A named stream. It gets the next incarnation when it is created again."""
 
     name: str
-    incarnation: int = 1
+    incarnation: Count = 1
 
     def __str__(self) -> str:
         return self.name if self.incarnation == 1 else f"{self.name}#{self.incarnation}"
@@ -50,8 +52,8 @@ class PubendId(NamedTuple):
 class VirtualTime(NamedTuple):
     """The incarnation of an SHB, and a counter of its table changes in it (VT 4)."""
 
-    incarnation: int
-    counter: int
+    incarnation: Count
+    counter: Count
 
     def __str__(self) -> str:
         return f"{self.incarnation}:{self.counter}"
@@ -67,12 +69,12 @@ class VectorEntry(NamedTuple):
     """
 
     time: VirtualTime
-    control_version: int = 0
+    control_version: Count = 0
     retired: bool = False
 
 
 class MembershipId(NamedTuple):
     """Identifies a membership of an SHB with a pubend. A later one is greater."""
 
-    incarnation: int
-    counter: int
+    incarnation: Count
+    counter: Count

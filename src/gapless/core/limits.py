@@ -10,6 +10,15 @@ from __future__ import annotations
 
 from typing import Final
 
+# --- parameters -------------------------------------------------------------------------------------
+
+PARAMETER_TIME_MAX: Final = 10**10
+"""Seconds or milliseconds of a parameter: added to a clock, they still fit into 64 bits as
+microseconds."""
+
+PARAMETER_MAX: Final = 2**62
+"""A parameter that is a size or a number."""
+
 # --- values and filters -----------------------------------------------------------------------------
 
 INT_MIN: Final = -(2**63)
@@ -22,8 +31,21 @@ INT_MAX: Final = 2**63 - 1
 SEQUENCE_MAX: Final = 2**62
 """The greatest first sequence of a batch, so that the last one fits into 64 bits too."""
 
+CLIENT_COUNT_MAX: Final = 2**61
+"""The greatest number of a client that a broker counts on from, such as an epoch."""
+
 FILTER_TEXT_MAX: Final = 65_536
 """Characters in a filter's text. Parsing takes linear time, some milliseconds at this limit."""
+
+FILTER_QUICK_TEXT_MAX: Final = 1_000
+"""Characters of a client's filter up to which the event loop itself makes the normal form."""
+
+FILTER_QUICK_JOINTS_MAX: Final = 4
+"""ORs, NOTs and patterns of such a filter. Each may double the conjunctions."""
+
+FILTERS_KEPT: Final = 64
+"""Cached normal forms, or errors, of the last texts in one process. A text that a thread has
+brought to its normal form is used at once."""
 
 FILTER_NESTING_MAX: Final = 100
 """Nested parentheses, NOTs and signs. Keeps the recursive parser far from Python's recursion
@@ -56,6 +78,9 @@ PATTERN_MEMORY_MAX: Final = 32 * 1024 * 1024
 """Bytes of cached compiled patterns in one process: about ten thousand patterns of the usual
 size."""
 
+PLACES_KEPT: Final = 64
+"""Characters whose places in the last searched text are cached; each takes a bit per position."""
+
 PATTERN_PAIRS_MAX: Final = 1_000
 """Pairs of patterns of two sets that are compared. With more pairs only equality is tested, so a
 cover may go unnoticed."""
@@ -76,6 +101,11 @@ CONJUNCTION_TEXTS_MAX: Final = 65_536
 """Conjunctions that a process caches parsed and as text. Others are parsed again."""
 
 # --- tables -----------------------------------------------------------------------------------------
+
+CHANGE_BURST: Final = 16
+"""Changes of a table, or stream epochs of a pubend, that follow each other at once after a pause;
+then one in an interval. A program with a few subscriptions does not wait, and thousands of changes
+are still sent together."""
 
 TABLE_PARTS_MAX: Final = 4_096
 """Parts of one table in transfer. A part is a frame, so a larger table would not fit in memory."""
@@ -106,6 +136,20 @@ CELL_BROKERS_MAX: Final = 50
 NAME_QUERIES_MAX: Final = 10_000
 """Concurrent name queries of a broker, its own or received ones. A client that exceeds it is
 refused with UNAVAILABLE."""
+
+SEARCHES_PER_CLIENT_MAX: Final = 64
+"""Requests of one client that wait for a search for a durable subscription. A further one is refused
+with HOST_UNKNOWN, and the client repeats it."""
+
+WALKS_MAX: Final = 10_000
+"""Concurrent searches for durable subscriptions at a broker, its own or received ones, and requests
+that wait for them. A client that exceeds it is refused with HOST_UNKNOWN."""
+
+SILENT_NAMED_MAX: Final = 16
+"""Brokers that did not answer which an answer names."""
+
+REDIRECTS_MAX: Final = 4
+"""How often in a row brokers may redirect a client that looks for its durable subscription."""
 
 PARTITIONS_MAX: Final = 256
 """Partitions kept, healed ones included. All are sent at the start of a session, and a link that
@@ -161,6 +205,10 @@ KNOWN_HOST_TIMES_MAX: Final = 8
 """Virtual times that are noted of one known host. Beyond the limit the two nearest are merged, and
 some subscriptions start a little earlier than guaranteed."""
 
+UNKNOWN_STREAMS_MAX: Final = 1_024
+"""Streams of an SHB that are not announced to it, because positions of clients name them. Each costs
+a record, and requests that are repeated. A Subscribe that needs more is refused with UNAVAILABLE."""
+
 PROGRESS_STREAMS_MAX: Final = 1_000
 """Streams in one Progress message. More take several messages."""
 
@@ -172,7 +220,26 @@ NAME_MAX: Final = 256
 """Characters in the name of a pubend, a publisher or a subscription. The first is in every message
 of its stream, the second in every event, the third in keys on several disks."""
 
+NAME_PREFIX_MAX: Final = 200
+"""Characters of a session's name in the names that the client generates for its publishers and
+subscriptions. Those must be at most NAME_MAX long."""
+
 # --- publishers and writers -------------------------------------------------------------------------
+
+PUBLISH_EVENTS_MAX: Final = 10_000
+"""Events in one batch or chunk of a client. A frame may contain a million empty events, each of
+which becomes a publication with the name of its publisher."""
+
+PUBLISHES_PER_STEP_MAX: Final = 64
+"""Batches of one client in one step: a full window of a publisher. Each may be refused with a long
+advertisement as the reason."""
+
+ROW_EVENTS_MAX: Final = 1_000
+"""Events in one row of a log. A batch with more becomes several rows, which are sent one by one."""
+
+ROW_BYTES_MAX: Final = 1_048_576
+"""Bytes of the publications in one row of a log, or in one message to a peer, unless it is a single
+publication."""
 
 LOOKUP_PENDING_BATCHES_MAX: Final = 1_024
 """Batches of one publisher that wait for a look-up. A client has not many more in flight. Beyond
@@ -190,6 +257,16 @@ WRITER_NAME_MAX: Final = 256
 READS_MAX: Final = 1_024
 """Concurrent reads of one pubend. Each may load a chunk of the log into memory. A requester beyond
 the limit repeats its request."""
+
+COUNTED_TICKS_MAX: Final = 256
+"""Ticks in one request for the number of publications up to them. Each may read one row of the log."""
+
+READS_PER_CLIENT_MAX: Final = 8
+"""Concurrent reads of one client; each reply may have ``read_bytes_max``. Others wait."""
+
+READS_WAITING_PER_CLIENT_MAX: Final = 256
+"""Reads of one client that wait; each may have a filter of FILTER_TEXT_MAX. Beyond the limit a read
+is refused with UNAVAILABLE."""
 
 READ_RANGES_MAX: Final = 1_000
 """Knowledge ranges in one reply to a read. Silence has no bytes, but one range for each stream
@@ -231,6 +308,18 @@ SHOWN_CURSORS_MAX: Final = 256
 SHOWN_CURSORS_LISTED_MAX: Final = 16
 """Cursors of each subscription in a list. The reply for one subscription has all."""
 
+SHOWN_LAGS_MAX: Final = 100
+"""Streams of durable subscriptions whose lag is in the metrics: those that are farthest behind."""
+
+LAG_CURSORS_MAX: Final = 512
+"""Cursors of which one step determines the lag; the others wait for later steps."""
+
+LAG_MEASUREMENTS_MAX: Final = 64
+"""Measurements of lags that wait for PHBs at once. Beyond, lags that need a PHB are unknown."""
+
+NAME_PATTERN_MAX: Final = 255
+"""Characters of a pattern of names."""
+
 SHOWN_MEMBERS_MAX: Final = 64
 """Members of a pubend in a list."""
 
@@ -253,8 +342,14 @@ SHOWN_REASONS_MAX: Final = 20
 """Pending streams explained below a list, followed by the number of the others; ``--json`` has
 all."""
 
+SHOWN_BATCHES_MAX: Final = 3
+"""Ranges of sequences that an error of a publisher names."""
+
 SHOWN_QUOTE_MAX: Final = 60
 """Characters of a text that an error quotes."""
+
+RICH_ROWS_MAX: Final = 200
+"""Rows of a table that is laid out for the width of the terminal, which takes 2 ms a row."""
 
 SHOWN_EVENT_MAX: Final = 2_000
 """Characters of an event in the log line of a failed step."""
@@ -264,6 +359,17 @@ SHOWN_CLIENT_NAME_MAX: Final = 64
 
 # --- disk, wire and processes -----------------------------------------------------------------------
 
+STREAM_EPOCH_ENTRIES_MAX: Final = 4_096
+"""Entries of the vectors of all stream epochs that a pubend keeps: about 1 MiB. A storm of
+subscriptions at a thousand SHBs would otherwise take gigabytes."""
+
+STREAM_EPOCHS_MIN: Final = 16
+"""Stream epochs that a pubend keeps although their vectors are large."""
+
+STREAM_EPOCH_REQUESTS_MAX: Final = 5
+"""Requests for a stream epoch after which an SHB reads its ticks from the log. The pubend may not
+keep the epoch any more."""
+
 GROUP_BYTES_MAX: Final = 32 * 1024 * 1024
 """Bytes above which no further write joins a transaction, so that the first one is not delayed."""
 
@@ -272,6 +378,18 @@ WAL_BYTES_MAX: Final = 64 * 1024 * 1024
 
 WAL_BYTES_KEPT: Final = 16 * 1024 * 1024
 """Size to which the WAL is truncated when it restarts after a burst."""
+
+SPACE_RESERVE_BYTES: Final = 16 * 1024 * 1024
+"""Space on the disk that a running broker reserves, so that logs can be trimmed on a full disk."""
+
+DISK_WARNING_BYTES: Final = 10 * 1024 * 1024 * 1024
+"""Free bytes below which a broker warns, on a disk above ten times as much."""
+
+MEMORY_LOG_BYTES: Final = 1024 * 1024 * 1024
+"""Bytes of all logs of a broker that has them in memory."""
+
+LOG_SIZE_MARKS_MAX: Final = 256
+"""Marks of the size of a log beyond which some are merged: 4 KiB of the record of its pubend."""
 
 FREE_PAGES_KEPT: Final = 2_048
 """Free pages of a database that are kept for new rows: 16 MiB."""

@@ -6,12 +6,14 @@ microseconds (:func:`microseconds`), the unit of all internal clocks.
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from gapless.core.errors import UsageError
-from gapless.core.limits import DELTA_MAX
+from gapless.core.limits import DELTA_MAX, PARAMETER_MAX, PARAMETER_TIME_MAX
 
-__all__ = ["DEFAULTS", "Parameters", "microseconds"]
+__all__ = ["DEFAULTS", "Parameters", "allowed", "microseconds"]
 
 
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +33,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     for four times as long counts as healed."""
     name_query_timeout_ms: int = 3_000
     """How long a broker waits for the replies to a name query."""
+    find_timeout_ms: int = 3_000
+    """How long a broker waits for the answers to a search for a durable subscription."""
 
     # feeds
     attach_timeout_ms: int = 1_000
@@ -91,6 +95,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     table_conjunctions_max: int = 20_000
     stream_epoch_interval_ms: int = 20
     stream_epochs_kept: int = 16
+    stream_epochs_max: int = 256
+    """How many stream epochs a pubend keeps, of those that ended within ``inactive_after_s``."""
 
     # acknowledgement and membership
     ack_ms: int = 500
@@ -129,9 +135,15 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     publisher_window: int = 64
     """Batches of a publisher whose ticks are kept. As many may be unanswered at once."""
     publisher_ttl_s: int = 604_800
-    log_bytes_max: int = 68_719_476_736
-    retention_s: int = 3_600
-    """How long a log is retained for replay beyond what members need."""
+    log_bytes_max: int = 0
+    """The bytes of one log. 0: as many as ``all_logs_bytes_max``."""
+    all_logs_bytes_max: int = 0
+    """The bytes of all logs of a broker together. 0: the driver sets it to a share of the disk. The
+    machine itself takes 0 for no limit."""
+    retention_s: int = 604_800
+    """How long a log is retained for replay beyond what members need, as far as it fits."""
+    disk_free_bytes_min: int = 0
+    """The broker warns if less is free on its disk. 0: a tenth of the disk, at most 10 GiB."""
     staged_bytes_max: int = 268_435_456
     """Bytes that may be staged at a broker, for all writers together. They are also in memory."""
     staged_ttl_s: int = 3_600
@@ -141,14 +153,17 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse parameters that violate a required relation."""
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
+            expected = allowed(name, value)
+            if expected is not None:
+                raise UsageError(f"parameters.{name} is {value}: it must be {expected}")
         for smaller, larger, why in _RELATIONS:
             if not _value(self, smaller) < _value(self, larger):
                 raise UsageError(
-                    f"{smaller} ({_value(self, smaller):g} ms) must be less than "
+                    f"parameters: {smaller} ({_value(self, smaller):g} ms) must be less than "
                     f"{larger} ({_value(self, larger):g} ms): {why}"
                 )
-        if not 0 <= self.delta <= DELTA_MAX:
-            raise UsageError(f"delta is {self.delta}, and must be 0 to {DELTA_MAX}")
 
     @property
     def neighbourhood_radius(self) -> int:
@@ -156,6 +171,35 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
         1).
         """
         return self.delta + 1
+
+
+_MAY_BE_ZERO: Final = frozenset(
+    {
+        *("delta", "ordered_sessions", "relay_hops_max", "retention_s", "cache_bytes"),
+        *("backlog_bytes", "attachments_max", "reads_per_shb_max", "member_grace_s"),
+        *("interest_grace_s", "join_window_ms", "join_buffer_events_max", "tick_lead_ms"),
+        *("staged_bytes_max", "shutdown_timeout_ms", "delta_log_max", "curious_ranges_max"),
+        *("log_bytes_max", "all_logs_bytes_max", "disk_free_bytes_min"),
+    }
+)
+"""Parameters for which 0 means: none, at once, or a share of the disk. Any other would be a timer
+without a delay or a limit that nothing fits into."""
+
+
+def allowed(name: str, value: object) -> str | None:
+    """Return which values a parameter may have, or None if it may have this one.
+
+    >>> allowed("delta", 99), allowed("delta", 1), allowed("ordered_sessions", 1)
+    ('a whole number from 0 to 16', None, 'true or false')
+    """
+    if name == "ordered_sessions":
+        return None if isinstance(value, bool) else "true or false"
+    least = 0 if name in _MAY_BE_ZERO else 1
+    most = PARAMETER_TIME_MAX if name.endswith(("_ms", "_s")) else PARAMETER_MAX
+    most = DELTA_MAX if name == "delta" else most
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
+        return None
+    return f"a whole number from {least} to {most:,}"
 
 
 _RELATIONS = (

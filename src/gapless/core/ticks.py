@@ -12,12 +12,13 @@ from typing import Annotated, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from gapless.core.limits import INT_MAX, INT_MIN
+from gapless.core.limits import SEQUENCE_MAX
 
 __all__ = ["TICKS_PER_MS", "RangeSet", "Tick", "TickRange"]
 
-Tick: TypeAlias = Annotated[int, msgspec.Meta(ge=INT_MIN, le=INT_MAX)]
-"""A tick of a stream. Decoding a message checks that it has 64 bits."""
+Tick: TypeAlias = Annotated[int, msgspec.Meta(ge=-SEQUENCE_MAX, le=SEQUENCE_MAX)]
+"""A tick of a stream. Decoding a message checks its range, which is that of the positions that clients
+get and present."""
 
 TICKS_PER_MS: Final = 1_000
 

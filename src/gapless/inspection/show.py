@@ -12,8 +12,6 @@ from typing import Any, NamedTuple, TypeVar
 from gapless.core.context import Context
 from gapless.core.ids import PubendId
 from gapless.core.limits import (
-    SHOWN_CURSORS_LISTED_MAX,
-    SHOWN_CURSORS_MAX,
     SHOWN_ENTRIES_MAX,
     SHOWN_MEMBERS_MAX,
     SHOWN_PEERS_MAX,
@@ -23,26 +21,19 @@ from gapless.core.version import PROTOCOL_VERSIONS, VERSION
 from gapless.directory.announcements import Announcements
 from gapless.directory.hosted import HostedPubends
 from gapless.feeds.candidates import FeedCandidates
-from gapless.messages.clients import Refused
 from gapless.messages.operating import (
     BrokerReply,
     CellState,
-    CursorState,
     GetBroker,
-    GetSubscription,
     GetTopology,
     HostedState,
     ListPartitions,
     ListPubends,
-    ListSubscriptions,
     MemberState,
     PartitionTable,
     PeerState,
     PubendList,
     PubendState,
-    SubscriptionList,
-    SubscriptionReply,
-    SubscriptionState,
     TopologyReply,
 )
 from gapless.overlay.partitions import Partitions
@@ -52,11 +43,8 @@ from gapless.pubend.pubend import Pubend
 from gapless.pubend.pubends import AnyPubend
 from gapless.routing.router import Router
 from gapless.subscribers import Registry, Subends
-from gapless.subscribers.cursor import Cursor
-from gapless.subscribers.cursor_state import Started
-from gapless.subscribers.subscription import HostedSubscription
 
-__all__ = ["InspectionCalls"]
+__all__ = ["InspectionCalls", "page"]
 
 T = TypeVar("T")
 
@@ -118,8 +106,6 @@ class InspectionCalls:
             GetTopology: self._show_topology,
             ListPartitions: self._list_partitions,
             ListPubends: self._list_pubends,
-            ListSubscriptions: self._list_subscriptions,
-            GetSubscription: self._show_subscription,
         }
         self.handlers: Mapping[type, Callable[[str, Any], None]] = {
             request: partial(self._reply, reply) for request, reply in replies.items()
@@ -158,6 +144,8 @@ class InspectionCalls:
             **self.reroute_counts()._asdict(),
             version=VERSION,
             protocols=PROTOCOL_VERSIONS,
+            retention_s=self._context.parameters.retention_s,
+            log_bytes_max=self._context.parameters.log_bytes_max,
         )
 
     def reroute_counts(self) -> RerouteCounts:
@@ -249,47 +237,6 @@ class InspectionCalls:
             self._router.feeder(pubend),
         )
 
-    # --- subscriptions -------------------------------------------------------------------------
-
-    def _list_subscriptions(self, call: ListSubscriptions) -> SubscriptionList:
-        found = self._registry.subscriptions
-        states = (
-            self._subscription(found[name], None, SHOWN_CURSORS_LISTED_MAX)
-            for name in sorted(found)
-            if name > call.after and (found[name].durable or not call.durable)
-        )
-        entries, more = page(states, lambda each: len(each.filter))
-        return SubscriptionList(call.request, entries, more)
-
-    def _show_subscription(self, call: GetSubscription) -> SubscriptionReply | Refused:
-        found = self._registry.subscriptions.get(call.subscription)
-        if found is None:
-            reason = f"there is no subscription {call.subscription!r} at this broker"
-            return Refused(call.request, reason)
-        return SubscriptionReply(
-            call.request, self._subscription(found, call.after, SHOWN_CURSORS_MAX)
-        )
-
-    def _subscription(
-        self, subscription: HostedSubscription, after: PubendId | None, most: int
-    ) -> SubscriptionState:
-        cursors = subscription.cursors
-        names = [each for each in sorted(cursors) if after is None or each > after]
-        disconnected_for = self._context.now - subscription.disconnected_since
-        return SubscriptionState(
-            subscription.name,
-            subscription.durable,
-            subscription.newest.text,
-            subscription.order,
-            subscription.client,
-            None if subscription.client is not None else self._context.clock - disconnected_for,
-            subscription.expiry_s,
-            subscription.changes.current is not None,
-            subscription.delivery.credit,
-            tuple(_cursor(cursors[each]) for each in names[:most]),
-            max(0, len(names) - most),
-        )
-
 
 def _hosted(pubend: Pubend) -> HostedState:
     rows = sorted(pubend.members.rows(), key=lambda row: (row.ack_floor, row.shb))
@@ -303,21 +250,4 @@ def _hosted(pubend: Pubend) -> HostedState:
         max(0, len(members) - SHOWN_MEMBERS_MAX),
         pubend.members.ack_floor(),
         pubend.corruption,
-    )
-
-
-def _cursor(cursor: Cursor) -> CursorState:
-    subscription, subend = cursor.subscription, cursor.subend
-    reached = cursor.start.acked if subscription.durable else cursor.buffered_up_to
-    has_started = isinstance(cursor.start, Started)
-    is_waiting = cursor.fault or not has_started or subend.feeder is None
-    return CursorState(
-        cursor.pubend,
-        cursor.phase.shown,
-        cursor.buffered_up_to,
-        cursor.start.acked,
-        subend.horizon if subend.has_base else None,
-        max(0, subend.horizon - reached) if has_started else 0,
-        len(cursor.buffer),
-        subscription.reply.reason(cursor) if is_waiting else None,
     )

@@ -7,13 +7,12 @@ under the same number after a reconnect, because requests are idempotent.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Annotated
 
 import msgspec
 
 from gapless.content.values import Value
 from gapless.core.ids import BrokerId, PubendId, ShbId, VirtualTime
-from gapless.core.limits import INT_MAX, SEQUENCE_MAX
+from gapless.core.numbers import ClientCount, ClientSigned, Count, DurableName
 from gapless.core.ticks import Tick
 from gapless.messages.overlay import Quality
 from gapless.messages.streams import Publication, ReadForm
@@ -22,8 +21,10 @@ __all__ = [
     "Ack",
     "Credit",
     "Delivery",
+    "DurableFound",
     "FilterChanged",
     "FilterSet",
+    "FindDurable",
     "Gap",
     "HostTime",
     "HostingReference",
@@ -56,7 +57,7 @@ __all__ = [
     "Unsubscribed",
 ]
 
-PositionTuple = tuple[tuple[PubendId, Tick], ...]
+PositionTuple = tuple[tuple[PubendId, ClientSigned], ...]
 """An encoded position: a tick for each pubend."""
 
 
@@ -78,6 +79,10 @@ class RefusalCause(IntEnum):
     """Something is unreachable or not complete yet. Retry later."""
     SLOW_CONSUMER = 5
     """Too many events waited for the subscription. Read faster or use a durable one."""
+    FILTER_REQUIRED = 7
+    """No durable subscription of that name exists, and the request has no filter to create one."""
+    HOST_UNKNOWN = 6
+    """Some broker that may host the durable subscription did not answer. Retry later."""
 
 
 # --- publishing ---------------------------------------------------------------------------------
@@ -86,7 +91,7 @@ class RefusalCause(IntEnum):
 class OpenPubend(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Creates a pubend at this broker, or opens the existing one."""
 
-    request: int
+    request: ClientCount
     name: str
     advertisement: str = "TRUE"
     quality: Quality = Quality.GUARANTEED
@@ -95,14 +100,14 @@ class OpenPubend(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class PubendOpened(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The pubend exists and is on disk."""
 
-    request: int
+    request: Count
     pubend: PubendId
 
 
 class OpenPublisher(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Opens a publisher under a name and fences older sessions of that name (R28)."""
 
-    request: int
+    request: ClientCount
     pubend: PubendId
     publisher: str
 
@@ -110,10 +115,10 @@ class OpenPublisher(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class PublisherOpened(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The publisher continues after this sequence and repeats what was not answered above it."""
 
-    request: int
-    session: int
-    last_sequence: int
-    window: int = 1
+    request: Count
+    session: Count
+    last_sequence: Count
+    window: Count = 1
     """How many batches may be unanswered at once, so that the broker can still report their
     outcome."""
 
@@ -121,18 +126,18 @@ class PublisherOpened(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class Publish(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Events with consecutive sequences from ``first`` (R27)."""
 
-    request: int
+    request: ClientCount
     pubend: PubendId
     publisher: str
-    session: int
-    first: Annotated[int, msgspec.Meta(le=SEQUENCE_MAX)]
+    session: ClientCount
+    first: ClientSigned
     events: tuple[tuple[dict[str, Value], bytes], ...]
 
 
 class Published(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The events are on disk, at these ticks."""
 
-    request: int
+    request: Count
     ticks: tuple[Tick, ...]
 
 
@@ -160,10 +165,10 @@ class StartPoint(msgspec.Struct, frozen=True, array_like=True):
 
     kind: StartKind = StartKind.LATEST
     position: PositionTuple = ()
-    clock: int = 0
+    clock: ClientSigned = 0
     unnamed: StartKind = StartKind.LATEST
     """With a position: how it starts on pubends that the position does not contain."""
-    merged: Tick | None = None
+    merged: ClientSigned | None = None
     """With a position in total order: the tick of the last event received. The position may be
     greater on a silent pubend and less on an excluded one. None: the greatest tick of the
     position."""
@@ -189,7 +194,7 @@ class HostingReference(msgspec.Struct, frozen=True, array_like=True):
 
     incarnation_key: str
     """Identifies the subscription. Unlike a name it is never used twice."""
-    epoch: Annotated[int, msgspec.Meta(ge=0, le=INT_MAX)]
+    epoch: ClientCount
     """Grows with every attempt to change the hosting broker, answered or not."""
     broker: BrokerId
 
@@ -234,16 +239,17 @@ class StartGuarantees(msgspec.Struct, frozen=True, array_like=True):
 class Subscribe(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Subscribes with a filter. A durable subscription of that name continues (R46, R50)."""
 
-    request: int
+    request: ClientCount
     subscription: str
-    filter: str
+    filter: str | None
+    """None: a durable subscription continues with the filter that it has."""
     durable: bool = False
     start: StartPoint = StartPoint()
     order: Order = Order.PUBLISHER
-    credit: int = 0
+    credit: ClientSigned = 0
     """How many events the client accepts before it grants more credit."""
-    expiry_s: int = 604_800
-    seek_count: int = 0
+    expiry_s: ClientCount = 604_800
+    seek_count: ClientCount = 0
     """The last ``Subscribed.seek_count`` that the client received. A position from before an
     operator's seek is ignored."""
     hosting: HostingReference | None = None
@@ -256,6 +262,10 @@ class Subscribe(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """With ``hosting``: the past filters that apply to ticks that are not acknowledged."""
     start_guarantees: StartGuarantees | None = None
     """With ``hosting``: the start guarantees that the client received last."""
+    take_over: bool = True
+    """Whether a durable subscription that another client has is taken from that client."""
+    create: bool = False
+    """Without ``hosting``: create it also if some broker that may host it does not answer."""
 
 
 class PendingStart(msgspec.Struct, frozen=True, array_like=True):
@@ -270,10 +280,10 @@ class PendingStart(msgspec.Struct, frozen=True, array_like=True):
 class Subscribed(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Started: everything after the position is delivered. Pubends without a start are pending."""
 
-    request: int
+    request: Count
     position: PositionTuple
     pending: tuple[PendingStart, ...] = ()
-    seek_count: int = 0
+    seek_count: Count = 0
     """The number of operator seeks. A client that reconnects with a position repeats it."""
     hosting: HostingReference | None = None
     """Of a durable one: its hosting reference from now on."""
@@ -364,7 +374,7 @@ class Credit(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The client accepts so many more events."""
 
     subscription: str
-    events: int
+    events: ClientSigned
 
 
 class Ack(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -377,7 +387,7 @@ class Ack(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class SetFilter(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Changes the filter: the old one applies up to a position, the new one after it (R47)."""
 
-    request: int
+    request: ClientCount
     subscription: str
     filter: str
 
@@ -385,7 +395,7 @@ class SetFilter(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class FilterSet(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The position of the change."""
 
-    request: int
+    request: Count
     position: PositionTuple
     pending: tuple[PubendId, ...] = ()
     """Pubends without a position yet, which start with the earliest event by the new filter."""
@@ -406,7 +416,7 @@ class FilterChanged(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class Seek(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Continues from another position."""
 
-    request: int
+    request: ClientCount
     subscription: str
     start: StartPoint
 
@@ -414,16 +424,32 @@ class Seek(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class Unsubscribe(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Ends a subscription, durable or not."""
 
-    request: int
+    request: ClientCount
     subscription: str
     hosting: HostingReference | None = None
     """Of a durable one: its last known hosting reference. It ends at that broker too (MV-14)."""
 
 
+class FindDurable(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Requests the broker that hosts a durable subscription, wherever it is (MV-15)."""
+
+    request: ClientCount
+    subscription: DurableName
+
+
+class DurableFound(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The broker that hosts the subscription; an empty name if no broker does."""
+
+    request: Count
+    broker: BrokerId
+    addresses: tuple[str, ...] = ()
+    """Of the broker, for clients."""
+
+
 class Unsubscribed(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The subscription has ended, and its record is deleted."""
 
-    request: int
+    request: Count
 
 
 # --- reading a log ------------------------------------------------------------------------------
@@ -432,12 +458,12 @@ class Unsubscribed(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class ReadLog(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Reads the events of a pubend between two ticks that match a filter."""
 
-    request: int
+    request: ClientCount
     pubend: PubendId
     filter: str
-    low: Tick
-    high: Tick
-    bytes_max: int = 0
+    low: ClientSigned
+    high: ClientSigned
+    bytes_max: ClientSigned = 0
     """About how much of the log one reply may cover; 0 for the broker's limit."""
     form: ReadForm = ReadForm.EVENTS
 
@@ -445,7 +471,7 @@ class ReadLog(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class ReadPart(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The matching events up to ``done``. The client requests the rest from there."""
 
-    request: int
+    request: Count
     publications: tuple[Publication, ...]
     done: Tick
     top: Tick
@@ -459,10 +485,14 @@ class ReadPart(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """A request is refused and had no effect."""
 
-    request: int
+    request: Count
     reason: str
     cause: RefusalCause = RefusalCause.OTHER
     broker: str = ""
     """The broker that has the requested object, if the cause is WRONG_BROKER."""
     hosting: HostingReference | None = None
     """Of a durable subscription that has moved: the hosting reference to present from now on."""
+    addresses: tuple[str, ...] = ()
+    """The addresses of ``broker`` for clients."""
+    silent: tuple[BrokerId, ...] = ()
+    """If the cause is HOST_UNKNOWN: brokers that did not answer; of many only some."""

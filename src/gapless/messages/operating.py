@@ -12,20 +12,26 @@ from __future__ import annotations
 import msgspec
 
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
+from gapless.core.numbers import ClientCount, ClientSigned, Count, DurableName, Signed
 from gapless.core.ticks import Tick
-from gapless.messages.clients import Order, PendingStart, PositionTuple, StartPoint
+from gapless.messages.clients import Order, PastFilter, PendingStart, PositionTuple, StartPoint
+from gapless.messages.mobility import DurableEntry
 from gapless.messages.overlay import Partition, Quality
 
 __all__ = [
+    "AllDurableList",
     "BrokerReply",
     "BrokerRetired",
     "CellState",
     "CursorState",
     "DurableSeekDone",
     "GetBroker",
+    "GetLag",
     "GetSubscription",
     "GetTopology",
     "HostedState",
+    "LagReply",
+    "ListAllDurable",
     "ListPartitions",
     "ListPubends",
     "ListSubscriptions",
@@ -38,6 +44,7 @@ __all__ = [
     "RetireBroker",
     "SeekDurable",
     "SetDurableFilter",
+    "StreamLagState",
     "SubscriptionList",
     "SubscriptionReply",
     "SubscriptionState",
@@ -51,7 +58,7 @@ __all__ = [
 class GetBroker(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Requests the state of this broker."""
 
-    request: int
+    request: ClientCount
 
 
 class PeerState(msgspec.Struct, frozen=True, array_like=True):
@@ -61,7 +68,7 @@ class PeerState(msgspec.Struct, frozen=True, array_like=True):
     cell: CellId
     open: bool
     """Whether a peer session with it is open."""
-    incarnation: int = 0
+    incarnation: Count = 0
     """The peer's incarnation while a session is open."""
     congested: bool = False
     """Whether its send queue is over the limit, so that it is sent less."""
@@ -72,52 +79,57 @@ class PeerState(msgspec.Struct, frozen=True, array_like=True):
 class BrokerReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The state of this broker."""
 
-    request: int
+    request: Count
     broker: BrokerId
     cell: CellId
-    incarnation: int
-    clock: int
+    incarnation: Count
+    clock: Signed
     """Its wall clock, in microseconds."""
     peers: tuple[PeerState, ...]
     """Nearest cells first."""
-    peers_omitted: int
-    pubends_hosted: int
-    pubends_known: int
-    streams_joined: int
+    peers_omitted: Count
+    pubends_hosted: Count
+    pubends_known: Count
+    streams_joined: Count
     """How many guaranteed pubends it has joined."""
-    subscriptions: int
-    durable: int
-    connected: int
-    clients: int
-    log_bytes: int
+    subscriptions: Count
+    durable: Count
+    connected: Count
+    clients: Count
+    log_bytes: Count
     """The size of the logs of all its pubends."""
-    cache_bytes: int
+    cache_bytes: Count
     """The size of the router's cache from which it answers nacks."""
-    coverage_marks: tuple[tuple[str, int], ...] = ()
+    coverage_marks: tuple[tuple[str, Count], ...] = ()
     """How often rare branches were taken in this incarnation."""
-    sessions_relayed: int = 0
+    sessions_relayed: Count = 0
     """The number of peer sessions that are relayed because the link is down."""
-    feeds_bypassing: int = 0
+    feeds_bypassing: Count = 0
     """How many feeds come from a farther cell because no broker of the next cell is reached."""
-    feeds_relayed: int = 0
+    feeds_relayed: Count = 0
     """How many feeds come over a relayed session."""
-    partitions: int = 0
+    partitions: Count = 0
     """How many partitions it knows, detected by itself or received."""
-    streams_cut_off: int = 0
+    streams_cut_off: Count = 0
     """How many pubends its subscriptions need that no reachable broker feeds."""
-
-    # --- the tree -----------------------------------------------------------------------------------
     version: str = ""
     """The version of gapless that it runs."""
-    protocols: tuple[int, ...] = ()
+    protocols: tuple[Count, ...] = ()
     """The versions of the protocol that it supports."""
+    retention_s: Count = 0
+    """How long its logs keep events for replay, in seconds."""
+    log_bytes_max: Count = 0
+    """The greatest size of each log."""
+
+
+# --- the tree -----------------------------------------------------------------------------------
 
 
 class GetTopology(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Requests the neighbourhood of this broker."""
 
-    request: int
-    skip: int = 0
+    request: ClientCount
+    skip: ClientSigned = 0
     """How many cells the previous pages contained."""
 
 
@@ -125,7 +137,7 @@ class CellState(msgspec.Struct, frozen=True, array_like=True):
     """A cell of the neighbourhood."""
 
     cell: CellId
-    distance: int
+    distance: Count
     """The number of edges to it."""
     brokers: tuple[BrokerId, ...]
     reached: tuple[BrokerId, ...]
@@ -138,10 +150,10 @@ class CellState(msgspec.Struct, frozen=True, array_like=True):
 class TopologyReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The cells of the neighbourhood, nearest first."""
 
-    request: int
+    request: Count
     broker: BrokerId
     cell: CellId
-    version: int
+    version: Count
     """Of the neighbourhood. It changes only when the tree changes."""
     cells: tuple[CellState, ...]
     more: bool = False
@@ -153,7 +165,7 @@ class TopologyReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class ListPubends(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Requests the pubends that this broker knows."""
 
-    request: int
+    request: ClientCount
     after: PubendId | None = None
     hosted: bool = False
     """Only pubends that this broker hosts."""
@@ -176,11 +188,11 @@ class HostedState(msgspec.Struct, frozen=True, array_like=True):
     """The tick up to which its stream is known."""
     released: Tick
     """Ticks up to this one are no longer in the log."""
-    log_bytes: int
-    stream_epoch: int
+    log_bytes: Count
+    stream_epoch: Count
     members: tuple[MemberState, ...]
     """Lowest ack floor first."""
-    members_omitted: int
+    members_omitted: Count
     retained_from: Tick | None
     """The log above this tick is retained for members and log holds; None if for none."""
     corruption: str | None = None
@@ -195,7 +207,7 @@ class PubendState(msgspec.Struct, frozen=True, array_like=True):
     cell: CellId
     quality: Quality
     advertisement: str
-    version: int
+    version: Count
     path: tuple[CellId, ...]
     """The next cells towards it; empty in its own cell."""
     hosted: HostedState | None = None
@@ -207,7 +219,7 @@ class PubendState(msgspec.Struct, frozen=True, array_like=True):
 class PubendList(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Pubends in the order of their names."""
 
-    request: int
+    request: Count
     entries: tuple[PubendState, ...]
     more: bool = False
 
@@ -218,19 +230,27 @@ class PubendList(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class ListSubscriptions(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Requests the subscriptions of this broker."""
 
-    request: int
+    request: ClientCount
     after: str = ""
     durable: bool = False
     """Only durable subscriptions."""
+    pattern: str = ""
+    """Only names that match it: ``*`` stands for any characters, ``?`` for one; empty: all names."""
+    most: ClientSigned = 0
+    """At most so many; 0: as many as fit."""
+    lag: bool = False
+    """Whether lags are determined. The reply then waits for PHBs, for some seconds at most."""
 
 
 class GetSubscription(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Requests the state of one subscription."""
 
-    request: int
+    request: ClientCount
     subscription: str
     after: PubendId | None = None
     """The page starts after this pubend."""
+    lag: bool = False
+    """Whether lags are determined, as in a list."""
 
 
 class CursorState(msgspec.Struct, frozen=True, array_like=True):
@@ -244,10 +264,12 @@ class CursorState(msgspec.Struct, frozen=True, array_like=True):
     """The tick up to which its client needs nothing."""
     horizon: Tick | None
     """The doubt horizon of the subend; None if it is not known yet."""
-    lag: int
-    """How many ticks (microseconds) it is behind the horizon: ``acked`` if it is durable, else
-    ``buffered_up_to``."""
-    buffered: int
+    lag_events: Count | None
+    """How many publications the log has above the tick up to which the client needs nothing,
+    whether or not the filter matches them; None if not requested or not known."""
+    lag_s: float | None
+    """The age of the oldest of them in seconds, by the broker's wall clock; 0 if there is none."""
+    buffered: Count
     """How many events wait for credit."""
     pending_reason: str | None = None
     """Why it has not started or cannot continue; None if it can."""
@@ -262,20 +284,28 @@ class SubscriptionState(msgspec.Struct, frozen=True, array_like=True):
     order: Order
     client: str | None
     """The client session that has it; None while it is disconnected."""
-    disconnected_since: int | None
+    disconnected_since: Signed | None
     """By the broker's wall clock, in microseconds; None while it is connected."""
-    expiry_s: int
+    expiry_s: Count
     changing: bool
     """Whether a filter change is not complete on all pubends."""
-    credit: int
+    credit: Count
     cursors: tuple[CursorState, ...]
-    cursors_omitted: int = 0
+    cursors_omitted: Count = 0
+    streams: Count = 0
+    """How many cursors it has, on all pages."""
+    streams_pending: Count = 0
+    """How many of them have not started or cannot continue."""
+    lag_events: Count | None = None
+    """The sum over all streams that have started; None if not requested, or one is not known."""
+    lag_s: float | None = None
+    """The greatest of these streams; None like the sum."""
 
 
 class SubscriptionList(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Subscriptions in the order of their names."""
 
-    request: int
+    request: Count
     entries: tuple[SubscriptionState, ...]
     more: bool = False
 
@@ -283,8 +313,60 @@ class SubscriptionList(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class SubscriptionReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """One subscription; ``cursors_omitted`` is the number of cursors on later pages."""
 
-    request: int
+    request: Count
     entry: SubscriptionState
+    past_filters: tuple[PastFilter, ...] = ()
+    """Filters before the present one that apply to events that are not acknowledged."""
+
+
+class ListAllDurable(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Requests the durable subscriptions of all brokers of the overlay."""
+
+    request: ClientCount
+    after: tuple[DurableName, BrokerId] = ("", "")
+    """The page starts after this name and broker."""
+
+
+class AllDurableList(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Durable subscriptions of the overlay, in the order of their names and brokers."""
+
+    request: Count
+    entries: tuple[DurableEntry, ...]
+    more: bool = False
+    silent: tuple[BrokerId, ...] = ()
+    """Brokers that did not answer, so theirs are missing; of many only some."""
+
+
+class GetLag(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Requests how far the durable subscriptions of this broker are behind, for metrics."""
+
+    request: ClientCount
+
+
+class StreamLagState(msgspec.Struct, frozen=True, array_like=True):
+    """A stream on which a durable subscription is behind."""
+
+    subscription: str
+    pubend: PubendId
+    events: Count
+    seconds: float
+
+
+class LagReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """How far the durable subscriptions of this broker are behind."""
+
+    request: Count
+    durable: Count
+    """How many there are."""
+    behind: Count
+    """How many are behind on some stream."""
+    unknown: Count
+    """How many have a stream whose lag is not known."""
+    events_max: Count
+    """The greatest lag of a subscription, over its streams with a known lag."""
+    seconds_max: float
+    entries: tuple[StreamLagState, ...]
+    """The streams that are farthest behind in time, at most ``SHOWN_LAGS_MAX``."""
 
 
 # --- calls on durable subscriptions -------------------------------------------------------------
@@ -293,7 +375,7 @@ class SubscriptionReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class SeekDurable(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Changes the position of a durable subscription."""
 
-    request: int
+    request: ClientCount
     subscription: str
     start: StartPoint
     force: bool = False
@@ -303,7 +385,7 @@ class SeekDurable(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class DurableSeekDone(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The subscription continues after this position when its client connects. This is on disk."""
 
-    request: int
+    request: Count
     position: PositionTuple
     pending: tuple[PendingStart, ...] = ()
     """Pubends whose log hold is not confirmed yet, or whose position did not change."""
@@ -312,7 +394,7 @@ class DurableSeekDone(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class SetDurableFilter(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Changes the filter of a durable subscription, connected or not; answered by FilterSet."""
 
-    request: int
+    request: ClientCount
     subscription: str
     filter: str
 
@@ -320,7 +402,7 @@ class SetDurableFilter(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class RemoveDurable(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Ends a durable subscription; answered by Unsubscribed."""
 
-    request: int
+    request: ClientCount
     subscription: str
     force: bool = False
     """Also if it is connected. Then it ends for its client."""
@@ -332,7 +414,7 @@ class RemoveDurable(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class RetireBroker(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Retires a broker that will not return: nothing is kept for its subscribers (R26)."""
 
-    request: int
+    request: ClientCount
     broker: str
     cell: str
 
@@ -340,19 +422,19 @@ class RetireBroker(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class BrokerRetired(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """All reachable brokers were sent the retirement; the others receive it later."""
 
-    request: int
+    request: Count
 
 
 class ListPartitions(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Requests the partitions that this broker knows (R12)."""
 
-    request: int
+    request: ClientCount
 
 
 class PartitionTable(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The partitions that this broker knows: its own first, then in the order received."""
 
-    request: int
+    request: Count
     entries: tuple[Partition, ...]
-    since: tuple[int, ...] = ()
+    since: tuple[Signed, ...] = ()
     """When this broker detected or received each one, by its wall clock, in microseconds."""

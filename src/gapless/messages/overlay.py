@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from gapless.core.ids import BrokerId, CellId, PubendId
+from gapless.core.numbers import Count, Signed
 from gapless.core.ticks import Tick
 
 __all__ = [
@@ -46,7 +47,7 @@ class CellInfo(msgspec.Struct, frozen=True, array_like=True):
     name: CellId
     brokers: tuple[BrokerId, ...]
     neighbours: tuple[CellId, ...]
-    shape_version: int = 1
+    shape_version: Count = 1
     """Counts the changes of ``neighbours``; 1 in a cell that was never reshaped."""
 
 
@@ -55,8 +56,8 @@ class PeerSessionId(msgspec.Struct, frozen=True, array_like=True, gc=False, orde
     peer.
     """
 
-    incarnation: int
-    number: int
+    incarnation: Count
+    number: Count
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -67,8 +68,8 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=True):
     own: PeerSessionId
     received: PeerSessionId | None
     """The peer's end, if the sender has received its Hello. Then the session is open."""
-    protocol: int
-    topology_version: int
+    protocol: Count
+    topology_version: Count
     """Of the sender's neighbourhood."""
 
 
@@ -77,7 +78,7 @@ class Packet(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     sender: PeerSessionId
     receiver: PeerSessionId
-    sequence: int
+    sequence: Count
     messages: tuple[Any, ...]
 
 
@@ -85,16 +86,16 @@ class TableState(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The version of a table at its sender, and a digest of that version (R19)."""
 
     direction: str
-    version: int
-    digest: int
+    version: Count
+    digest: Signed
 
 
 class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Shows that the session is alive. ``echo`` is the peer's last received sequence (R1)."""
 
-    sequence: int
-    echo: int
-    clock: int
+    sequence: Count
+    echo: Count
+    clock: Signed
     """The sender's wall clock, in microseconds. R27 uses the median of all clocks."""
     tables: tuple[TableState, ...] = ()
 
@@ -114,7 +115,7 @@ class Relayed(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     route: tuple[BrokerId, ...]
     """The whole route, both ends included."""
-    index: int
+    index: Count
     """The index of the receiving broker in the route."""
     inner: Any
     """A Hello, Packet, RelayBroken or RelayFull; at a relay its encoded bytes."""
@@ -148,12 +149,12 @@ class Announce(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """A pubend exists in the sender's direction (R4)."""
 
     pubend: PubendId
-    version: int
+    version: Count
     properties: PubendProperties
     path: tuple[CellId, ...]
     """Cells towards the pubend, nearest to the sender first, at most Δ + 1."""
     tombstone: bool = False
-    shape_version: int = 1
+    shape_version: Count = 1
     """Of the sender's cell. A path from before a reshape may be wrong (R13)."""
 
 
@@ -165,7 +166,7 @@ class Partition(msgspec.Struct, frozen=True, array_like=True):
     """
 
     detector: BrokerId
-    counter: int
+    counter: Count
     """Counts the partitions of the detector in its incarnation."""
     cells: tuple[CellId, ...]
     """The cell whose last session closed, and the cells beyond it up to cells that are reached."""
@@ -178,12 +179,12 @@ class PartitionInfo(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """A partition has formed or healed; for operators, no rule reads it (R12)."""
 
     partition: Partition
-    incarnation: int
+    incarnation: Count
     """Of the detector. A new incarnation starts its counter again and ends the older partitions."""
     formed: bool
-    hops_left: int
+    hops_left: Count
     """How many more cells it is forwarded."""
-    renewal: int = 0
+    renewal: Count = 0
     """How many times it was sent before. A detector repeats it while it runs."""
 
 
@@ -203,9 +204,9 @@ class NameQuery(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     name: str
     requester: BrokerId
-    incarnation: int
+    incarnation: Count
     """Of the requester."""
-    number: int
+    number: Count
     """Counts the queries of the requester in its incarnation."""
 
     @property
@@ -217,7 +218,7 @@ class NameQuery(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class NameReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The reply to a name query, for the sender and the brokers beyond it."""
 
-    key: tuple[BrokerId, int, int]
+    key: tuple[BrokerId, Count, Count]
     """Of the query."""
     status: NameStatus
     broker: BrokerId = ""
@@ -229,7 +230,7 @@ class Retire(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     broker: BrokerId
     cell: CellId
-    version: int
+    version: Count
     returned_at: Tick = 0
     """0 if the broker is retired. Else it has itself stated that it returned, which ends the
     retirement of this version; none of its pubends had a tick above this one then."""

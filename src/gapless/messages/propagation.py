@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from gapless.core.ids import BrokerId, PubendId, ShbId, VectorEntry
+from gapless.core.numbers import Count, Signed
 
 __all__ = ["TableDelta", "TableFull", "TableId", "TableRequest", "TableStop"]
 
@@ -13,10 +14,10 @@ class TableId(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Identifies a table: its broker, the broker's incarnation, and the direction."""
 
     broker: BrokerId
-    incarnation: int
+    incarnation: Count
     direction: str
     """A neighbour cell, or a leaf ``broker@cell``."""
-    shape_version: int = 1
+    shape_version: Count = 1
     """Of the broker's cell. A reshape changes the set of cells in a direction (R13)."""
 
 
@@ -25,7 +26,7 @@ class TableRequest(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     direction: str
     have: TableId | None = None
-    version: int = 0
+    version: Count = 0
 
 
 class TableStop(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -38,31 +39,31 @@ class TableFull(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """One part of a whole table. The table takes effect when all parts have arrived (R19)."""
 
     table: TableId
-    version: int
-    part: int
-    parts: int
+    version: Count
+    part: Count
+    parts: Count
     conjunctions: tuple[str, ...]
     """The canonical text of each conjunction."""
     entries: tuple[tuple[ShbId, VectorEntry], ...]
-    known: tuple[tuple[PubendId, int], ...]
+    known: tuple[tuple[PubendId, Count], ...]
     """The pubends, at their announcement versions, for which the table is complete."""
     late: tuple[tuple[PubendId, tuple[ShbId, ...]], ...]
     """Per pubend the SHBs for which the table is not complete yet."""
-    digest: int
+    digest: Signed
 
 
 class TableDelta(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """A table's change from exactly ``base`` to ``version`` (R19): VT's constraint in one number."""
 
     table: TableId
-    base: int
-    version: int
+    base: Count
+    version: Count
     added: tuple[str, ...]
     removed: tuple[str, ...]
     entries: tuple[tuple[ShbId, VectorEntry], ...]
     removed_hosts: tuple[ShbId, ...]
-    known: tuple[tuple[PubendId, int], ...]
+    known: tuple[tuple[PubendId, Count], ...]
     removed_pubends: tuple[PubendId, ...]
     late: tuple[tuple[PubendId, tuple[ShbId, ...]], ...]
     """The whole set of each pubend whose set changed; an empty set removes the pubend."""
-    digest: int
+    digest: Signed

@@ -8,10 +8,21 @@ from __future__ import annotations
 import msgspec
 
 from gapless.core.ids import BrokerId, MembershipId, PubendId, ShbId, VirtualTime
+from gapless.core.numbers import Count, Signed
 from gapless.core.ticks import Tick
 from gapless.messages.streams import KnowledgeRange, Member, ReadForm
 
-__all__ = ["LeavePubend", "LogHoldId", "Read", "ReadReply", "ReleaseLogHold", "RequestDone"]
+__all__ = [
+    "CountEvents",
+    "EventCount",
+    "EventCounts",
+    "LeavePubend",
+    "LogHoldId",
+    "Read",
+    "ReadReply",
+    "ReleaseLogHold",
+    "RequestDone",
+]
 
 
 class LogHoldId(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -28,14 +39,14 @@ class Read(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Reads the events between two ticks that match the filter (R48)."""
 
     pubend: PubendId
-    request: int
+    request: Count
     requester: BrokerId
     route: tuple[BrokerId, ...]
     filter: str
     low: Tick
     high: Tick
     log_hold: LogHoldId | None
-    bytes_max: int
+    bytes_max: Signed
     log_hold_tick: Tick = 0
     """The log hold retains the log above this tick."""
     joining_member: Member | None = None
@@ -51,7 +62,7 @@ class ReadReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The knowledge ranges up to ``done``, exact for the filter of the request."""
 
     pubend: PubendId
-    request: int
+    request: Count
     route: tuple[BrokerId, ...]
     ranges: tuple[KnowledgeRange, ...]
     done: Tick
@@ -77,7 +88,7 @@ class ReleaseLogHold(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Ends a log hold (R49)."""
 
     pubend: PubendId
-    request: int
+    request: Count
     requester: BrokerId
     route: tuple[BrokerId, ...]
     log_hold: LogHoldId
@@ -87,7 +98,7 @@ class LeavePubend(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Ends a membership (R43, R55)."""
 
     pubend: PubendId
-    request: int
+    request: Count
     requester: BrokerId
     route: tuple[BrokerId, ...]
     shb: ShbId
@@ -98,5 +109,37 @@ class RequestDone(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The request is done and on disk."""
 
     pubend: PubendId
-    request: int
+    request: Count
     route: tuple[BrokerId, ...]
+
+
+class CountEvents(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Requests how many publications the log had up to some ticks, to know who is how far behind."""
+
+    pubend: PubendId
+    request: Count
+    requester: BrokerId
+    route: tuple[BrokerId, ...]
+    ticks: tuple[Tick, ...]
+    """At most ``COUNTED_TICKS_MAX``; more are ignored."""
+
+
+class EventCount(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """The publications of a log up to a tick. The number stays true, whatever is published."""
+
+    tick: Tick
+    number: Count
+    """How many were logged up to the tick, or are released."""
+    oldest: Tick
+    """The tick of the oldest publication above it; 0 if there is none."""
+
+
+class EventCounts(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The reply; ticks above which the log is corrupt are missing."""
+
+    pubend: PubendId
+    request: Count
+    route: tuple[BrokerId, ...]
+    total: Count
+    """The publications ever logged."""
+    counts: tuple[EventCount, ...]

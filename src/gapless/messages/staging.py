@@ -7,13 +7,13 @@ events are published together. :mod:`gapless.pubend.staging` describes the imple
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
 from gapless.content.values import Value
 from gapless.core.ids import PubendId
-from gapless.core.limits import SEQUENCE_MAX
+from gapless.core.numbers import ClientCount, Count
 from gapless.core.ticks import Tick
 
 __all__ = [
@@ -21,16 +21,12 @@ __all__ = [
     "BatchDropped",
     "ChunkStaged",
     "CommitBatch",
-    "Count",
     "DropBatch",
     "PartTuple",
     "StageChunk",
 ]
 
-Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=SEQUENCE_MAX)]
-"""A number from 0."""
-
-PartTuple: TypeAlias = tuple[Count, str, Count]
+PartTuple: TypeAlias = tuple[ClientCount, str, ClientCount]
 """A part of a commit: a partition, its attempt that counts, and the number of chunks of that."""
 
 
@@ -40,17 +36,17 @@ class StageChunk(msgspec.Struct, frozen=True, array_like=True, tag=True):
     A chunk of a batch that is already committed is not stored.
     """
 
-    request: int
+    request: ClientCount
     pubend: PubendId
     writer: str
     """The name of the writer that commits, which is the publisher of the events."""
-    batch: Count
+    batch: ClientCount
     """The batches of a writer are committed in the order of their numbers."""
-    partition: Count
+    partition: ClientCount
     attempt: str
     """A name that no other attempt of this batch had, also not before a restart. The rows of a
     second attempt may have another order, and chunks of two attempts must not mix."""
-    number: Count
+    number: ClientCount
     """The index of the chunk in its attempt, from 0."""
     events: tuple[tuple[dict[str, Value], bytes], ...]
 
@@ -58,16 +54,16 @@ class StageChunk(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class ChunkStaged(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The chunk is on disk."""
 
-    request: int
+    request: Count
 
 
 class CommitBatch(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Publishes the chunks of these attempts in one step and drops the rest of the batch."""
 
-    request: int
+    request: ClientCount
     pubend: PubendId
     writer: str
-    batch: Count
+    batch: ClientCount
     parts: tuple[PartTuple, ...]
     """In the order of publication, one attempt per partition."""
 
@@ -75,10 +71,10 @@ class CommitBatch(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class BatchCommitted(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The whole batch is in the log, from tick ``first`` to ``last``."""
 
-    request: int
+    request: Count
     first: Tick
     last: Tick
-    events: int
+    events: Count
     repeated: bool = False
     """Whether this batch or a later one was committed before. Then the commit had no effect. The
     ticks are known only of the last committed batch and are 0 for earlier ones."""
@@ -87,13 +83,13 @@ class BatchCommitted(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class DropBatch(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Drops all chunks of a batch."""
 
-    request: int
+    request: ClientCount
     pubend: PubendId
     writer: str
-    batch: Count
+    batch: ClientCount
 
 
 class BatchDropped(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """No chunk of the batch is stored any more."""
 
-    request: int
+    request: Count

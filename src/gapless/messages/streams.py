@@ -13,6 +13,7 @@ import msgspec
 
 from gapless.content.values import Value
 from gapless.core.ids import CellId, MembershipId, PubendId, ShbId, VectorEntry, VirtualTime
+from gapless.core.numbers import Count, Signed
 from gapless.core.ticks import Tick, TickRange
 
 __all__ = [
@@ -47,7 +48,7 @@ class Publication(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     tick: Tick
     publisher: str
-    sequence: int
+    sequence: Count
     attributes: dict[str, Value]
     payload: bytes
 
@@ -64,8 +65,8 @@ class KnowledgeRange(msgspec.Struct, frozen=True, array_like=True):
 
     low: Tick
     high: Tick
-    stream_epoch: int
-    control_version: int
+    stream_epoch: Count
+    control_version: Count
     publications: tuple[Publication, ...] = ()
 
 
@@ -92,12 +93,12 @@ class Attach(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Requests a feed (R8). The receiver repeats it to keep the feed."""
 
     pubend: PubendId
-    number: int
+    number: Count
     kind: AttachKind
     receiver: str
     """The receiver's cell, or for a leaf its ``broker@cell``."""
     eager: bool = False
-    shape_versions: tuple[tuple[CellId, int], ...] = ()
+    shape_versions: tuple[tuple[CellId, Count], ...] = ()
     """Of the cells from the receiver's to the feeder's; cells never reshaped are omitted (R13)."""
 
 
@@ -105,7 +106,7 @@ class Attached(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The feed is attached: the receiver gets every tick above ``sent_up_to`` (R10)."""
 
     pubend: PubendId
-    number: int
+    number: Count
     sent_up_to: Tick
     relayed: bool = False
 
@@ -125,7 +126,7 @@ class FeedUnavailable(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The sender cannot feed the receiver now. It keeps the request only if reason is NO_FEED."""
 
     pubend: PubendId
-    number: int
+    number: Count
     reason: FeedUnavailableReason
 
 
@@ -133,14 +134,14 @@ class Detach(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The receiver ends the feed."""
 
     pubend: PubendId
-    number: int
+    number: Count
 
 
 class StreamData(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """A knowledge range with publications; ``first`` unless it answers a nack (R35, R36)."""
 
     pubend: PubendId
-    number: int
+    number: Count
     knowledge: KnowledgeRange
     first: bool = True
 
@@ -148,17 +149,17 @@ class StreamData(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class StreamSilence(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Silence of many pubends: (pubend, attach number, knowledge range, first)."""
 
-    ranges: tuple[tuple[PubendId, int, KnowledgeRange, bool], ...]
+    ranges: tuple[tuple[PubendId, Count, KnowledgeRange, bool], ...]
 
 
 class StreamEpoch(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The definition of a stream epoch: its first tick and the vector that it serves (R31)."""
 
     pubend: PubendId
-    number: int
+    number: Count
     start: Tick
-    announcement_version: int
-    base: int | None
+    announcement_version: Count
+    base: Count | None
     """The stream epoch that ``entries`` changes; None if ``entries`` is the whole vector."""
     entries: tuple[tuple[ShbId, VectorEntry], ...]
     forgotten: tuple[ShbId, ...] = ()
@@ -168,7 +169,7 @@ class StreamEpochRequest(msgspec.Struct, frozen=True, array_like=True, tag=True)
     """Requests the definition of a stream epoch."""
 
     pubend: PubendId
-    number: int
+    number: Count
 
 
 class Nack(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -208,20 +209,21 @@ class Member(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class DefineMemberSet(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Assigns a number to a set of members within this peer session."""
 
-    number: int
+    number: Signed
+    """Negative in the reports of a leaf."""
     members: tuple[Member, ...]
 
 
 class ForgetMemberSet(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Ends the use of a set number; it may be assigned again."""
 
-    number: int
+    number: Signed
 
 
 class AckReport(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The members of the set need these pubends, and no ticks up to the given ones (R52)."""
 
-    set_number: int
+    set_number: Signed
     acknowledged: tuple[tuple[PubendId, Tick], ...]
 
 

@@ -22,11 +22,23 @@ its hosting brokers had its filter, and starts where the PHB knew the first of t
 Invariants: of the brokers that have one subscription and know of each other, only the one with the
 greatest epoch delivers to it. The client's position decides what the client receives, not the state
 of a broker. A name that another subscription has is refused, never shared (MV-14, MV-16). A client
-without a reference that requests a name which the broker does not know gets a new subscription
-there: a search for hosting brokers (MV-15) is not built, nor is the move as a transaction (TM 4).
+without a reference is redirected to the hosting broker of the name (:mod:`.lookup`), which is
+searched for in the whole overlay (:mod:`.find`, MV-15). The move as a transaction (TM 4) is not
+built.
 """
 
+from gapless.mobility.collect import SubscriptionCollector
+from gapless.mobility.find import SubscriptionFinder
 from gapless.mobility.hosting import HostingBrokers
+from gapless.mobility.lookup import Lookups
 from gapless.mobility.resume import ForcedMoves
+from gapless.mobility.walk import Walks
 
-__all__ = ["ForcedMoves", "HostingBrokers"]
+__all__ = [
+    "ForcedMoves",
+    "HostingBrokers",
+    "Lookups",
+    "SubscriptionCollector",
+    "SubscriptionFinder",
+    "Walks",
+]

@@ -44,6 +44,11 @@ class HostingBrokers:
         """Start the periodic review of claims."""
         self._context.call_later(self._every_us, self._review)
 
+    def claim_of(self, incarnation_key: str) -> Superseded | None:
+        """Return the newest known claim of a subscription."""
+        found, _ = self._moves.get(incarnation_key, (None, 0))
+        return found
+
     # --- requests of clients -------------------------------------------------------------------
 
     def newer_hosting(self, hosting: HostingReference) -> HostingReference | None:

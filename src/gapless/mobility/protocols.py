@@ -1,16 +1,24 @@
-"""The interfaces that moves use: the subscriptions of this broker and their filters."""
+"""The interfaces that moves and searches use: subscriptions, their filters, claims, retirements."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Protocol
 
-from gapless.core.ids import PubendId
+from gapless.core.ids import PubendId, ShbId
+from gapless.messages.mobility import Superseded
 from gapless.subscribers.filter_segments import FilterSegment
 from gapless.subscribers.protocols import Interest
 from gapless.subscribers.subscription import HostedSubscription
 
-__all__ = ["HostedSubscriptions", "StartFilters"]
+__all__ = [
+    "AwayBrokers",
+    "ConnectedClients",
+    "HostedSubscriptions",
+    "KnownClaims",
+    "StartFilters",
+    "SubscriptionsByName",
+]
 
 
 class HostedSubscriptions(Protocol):
@@ -39,3 +47,34 @@ class StartFilters(Protocol):
 
     def may_start(self, pubend: PubendId, segment: FilterSegment) -> bool:
         """Return whether a segment may match events of an announced pubend with a log."""
+
+
+class AwayBrokers(Protocol):
+    """The brokers that were retired and have not returned (R26)."""
+
+    def is_away(self, shb: ShbId) -> bool:
+        """Return whether a broker was retired, however long ago, and has not returned."""
+
+
+class KnownClaims(Protocol):
+    """The claims of hosting brokers that this broker knows."""
+
+    def claim_of(self, incarnation_key: str) -> Superseded | None:
+        """Return the newest known claim of a subscription."""
+
+
+class SubscriptionsByName(Protocol):
+    """The durable subscriptions of this broker."""
+
+    def durable_named(self, name: str) -> HostedSubscription | None:
+        """Return the durable subscription of a name, or None."""
+
+    def durable(self) -> list[HostedSubscription]:
+        """Return the durable subscriptions."""
+
+
+class ConnectedClients(Protocol):
+    """The clients of this broker."""
+
+    def is_connected(self, client: str) -> bool:
+        """Return whether a client is connected."""

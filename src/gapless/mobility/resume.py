@@ -157,7 +157,7 @@ class ForcedMoves:
         imported = {**dict.fromkeys(known, guarantees.default), **dict(guarantees.by_pubend)}
         for pubend, times in imported.items():
             cursor = subscription.cursors.get(pubend)
-            if subscription.start.on(pubend) is not StartKind.LATEST:
+            if subscription.cursor_set.start_kind(pubend) is not StartKind.LATEST:
                 continue
             if cursor is not None and not cursor.is_pending:
                 if pubend not in positioned and times and cursor.is_untouched:

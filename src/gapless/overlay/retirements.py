@@ -110,6 +110,11 @@ class Retirements:
         """Return whether a broker is retired, in any cell."""
         return any(shb.broker == broker and shb in self for shb in self._states)
 
+    def is_away(self, shb: ShbId) -> bool:
+        """Return whether a broker was retired, however long ago, and has not returned."""
+        state = self._states.get(shb)
+        return state is not None and not state.message.is_back
+
     def is_back(self, shb: ShbId) -> bool:
         """Return whether a broker was retired and has returned."""
         state = self._states.get(shb)

@@ -15,15 +15,18 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from gapless.core.limits import ENCODING_CACHE_BYTES_MAX
+from gapless.core.limits import ENCODING_CACHE_BYTES_MAX, ROW_BYTES_MAX, ROW_EVENTS_MAX
 from gapless.messages.streams import KnowledgeRange, Publication
 
 __all__ = [
     "PUBLICATION_BYTES",
     "cached_encoding",
     "content_bytes",
+    "count_within",
     "encode_publications",
     "encoded_bytes",
+    "forget_encodings",
+    "in_rows",
 ]
 
 PUBLICATION_BYTES: Final = 256
@@ -47,6 +50,36 @@ def encode_publications(publications: tuple[Publication, ...]) -> bytes:
     _contents.note(publications, len(packed) - _head_bytes(len(publications)))
     _encodings.note(publications, packed)
     return packed
+
+
+def in_rows(publications: tuple[Publication, ...]) -> list[tuple[Publication, ...]]:
+    """Divide publications into rows within the limits of a row, as few as halving makes.
+
+    >>> event = Publication(1, "p", 1, {}, bytes(ROW_BYTES_MAX // 2))
+    >>> [len(row) for row in in_rows((event,) * 3)]
+    [1, 1, 1]
+    """
+    rows: list[tuple[Publication, ...]] = []
+    waiting = [publications]
+    while waiting:
+        row = waiting.pop()
+        if len(row) > 1 and (len(row) > ROW_EVENTS_MAX or encoded_bytes(row) > ROW_BYTES_MAX):
+            middle = len(row) // 2
+            waiting += (row[middle:], row[:middle])
+        else:
+            rows.append(row)
+    return rows
+
+
+def count_within(publications: Sequence[Publication], bytes_max: int) -> int:
+    """Return how many of the first publications fit into so many bytes, at least one."""
+    count, left = 0, bytes_max
+    for publication in publications:
+        left -= len(_body((publication,)))
+        if left < 0 and count:
+            break
+        count += 1
+    return count
 
 
 def cached_encoding(publications: Sequence[Publication]) -> bytes | None:
@@ -87,6 +120,10 @@ class _Contents:
         """By identity; it keeps the publications alive, so that their ids are not reused."""
         self._held = 0
 
+    def clear(self) -> None:
+        self._known.clear()
+        self._held = 0
+
     def measure(self, publications: tuple[Publication, ...]) -> int:
         if not publications:
             return 0
@@ -118,6 +155,10 @@ class _EncodingCache:
 
     def __init__(self) -> None:
         self._known: OrderedDict[int, _PackedEvents] = OrderedDict()
+        self._held = 0
+
+    def clear(self) -> None:
+        self._known.clear()
         self._held = 0
 
     def note(self, publications: tuple[Publication, ...], packed: bytes) -> None:
@@ -176,3 +217,9 @@ class _EncodingCache:
 
 _contents: Final = _Contents()
 _encodings: Final = _EncodingCache()
+
+
+def forget_encodings() -> None:
+    """Empty the caches, so that memory can be measured without them."""
+    _contents.clear()
+    _encodings.clear()

@@ -90,14 +90,21 @@ def unpack_headers(row: bytes) -> list[PublicationHeader]:
 
 def packed(row: LogRow) -> PackedRow:
     """Return a row with its publications packed."""
-    return PackedRow(row.first, row.last, pack(row.publications))
+    return PackedRow(row.first, row.last, row.before, pack(row.publications))
 
 
 def unpack_row(packed: AppendPackedRow) -> LogRow:
     """Return a packed row with its publications decoded."""
     publications = _publications(packed.publications)
     return LogRow(
-        packed.pubend, packed.first, packed.last, packed.stream_epoch, 0, packed.clock, publications
+        packed.pubend,
+        packed.first,
+        packed.last,
+        packed.stream_epoch,
+        0,
+        packed.clock,
+        packed.before,
+        publications,
     )
 
 

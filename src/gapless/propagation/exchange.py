@@ -1,8 +1,8 @@
 """The exchange of tables with peers (R15, R18 to R21).
 
 The other modules of :mod:`gapless.propagation` are passive; this one has sessions and timers. It
-requests the tables of each edge from the sources (:mod:`.sources`). It sends changes in batches to
-the peers that requested them in the current session. A lost change is detected by the next
+requests the tables of each edge from the sources (:mod:`.sources`). It sends changes in batches
+(:mod:`.batch`) to the peers that requested them in the current session. A lost change is detected by the next
 heartbeat and requested again.
 
 When the neighbourhood changes, edges are added and removed with their tables. The out-tables then
@@ -26,6 +26,7 @@ from gapless.overlay.neighbourhood import Neighbourhood
 from gapless.overlay.peers import Peers
 from gapless.overlay.tree import Tree, TreeChange
 from gapless.propagation import Edge, LeafTable, TableSender, TableStore, TransferOutcome
+from gapless.propagation.batch import ChangeBatch
 from gapless.propagation.sources import TableSources
 
 __all__ = ["TableExchange"]
@@ -73,8 +74,8 @@ class TableExchange:
         """By direction or leaf: the peers that requested the table in the current session."""
         self._requested_at: dict[BrokerId, int] = {}
         """The time of the last request to each source."""
-        self._leaf_due = False
-        self._flush_due = False
+        self._leaf_batch = ChangeBatch(context, parameters.change_batch_ms, self._flush_leaf)
+        self._table_batch = ChangeBatch(context, parameters.table_flush_ms, self._flush)
 
     def start(self) -> None:
         """Publish the new incarnation and make the own leaf the first source."""
@@ -155,13 +156,10 @@ class TableExchange:
         self._plan_leaf()
 
     def _plan_leaf(self) -> None:
-        if not self._leaf_due and self.leaf.dirty:
-            self._leaf_due = True
-            batch = max(1, microseconds(ms=self._context.parameters.change_batch_ms))
-            self._context.call_later(batch, self._flush_leaf)
+        if self.leaf.dirty:
+            self._leaf_batch.plan()
 
     def _flush_leaf(self) -> None:
-        self._leaf_due = False
         delta = self.leaf.flush()
         if delta is not None:
             self._send(str(self.leaf.shb), delta)
@@ -343,13 +341,9 @@ class TableExchange:
         self._plan_flush()
 
     def _plan_flush(self) -> None:
-        if not self._flush_due:
-            self._flush_due = True
-            wait = max(1, microseconds(ms=self._context.parameters.table_flush_ms))
-            self._context.call_later(wait, self._flush)
+        self._table_batch.plan()
 
     def _flush(self) -> None:
-        self._flush_due = False
         for direction, delta in self.table_store.flush():
             self._send(direction, delta)
 

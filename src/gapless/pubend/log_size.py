@@ -6,6 +6,11 @@ exact after a crash. A *mark* is a tick and the part of the total at or below it
 has about two hundred marks at most. The first mark is the last one that was released, so the size
 is the total less the first mark.
 
+A log is full at its own limit, or above the level to which all logs of the broker must shrink
+(:mod:`.log_budget`). Before, at seven eighths, it is tight: what only retention keeps is released,
+so that a log without lagging members never refuses a publication. The level may be far below the limit, so there are always at least some dozen
+marks in a log: if a log has too many, marks that are close to each other are merged.
+
 Marks are written with the pubend's record. Marks lost in a crash only make the size less exact: it
 may be too high until the log is released beyond them, never too low.
 """
@@ -16,10 +21,11 @@ from collections.abc import Iterable
 from typing import Final
 
 from gapless.core.ids import PubendId, ShbId
-from gapless.core.limits import SHOWN_LAGGING_MAX
+from gapless.core.limits import INT_MAX, LOG_SIZE_MARKS_MAX, SHOWN_LAGGING_MAX
 from gapless.core.ticks import Tick
 from gapless.messages.streams import KnowledgeRange
 from gapless.packed.encode import content_bytes
+from gapless.pubend.log_budget import LogBudget
 
 __all__ = ["LogSize", "packed_bytes", "row_bytes"]
 
@@ -62,13 +68,18 @@ class LogSize:
         marks: Iterable[tuple[Tick, int]] = (),
         logged: tuple[Tick, int] = (0, 0),
         released: Tick = 0,
+        budget: LogBudget | None = None,
     ) -> None:
-        self.bytes_max = bytes_max
-        self._part = bytes_max // PARTS
+        self.bytes_max = bytes_max or INT_MAX
+        self._budget = budget or LogBudget(0)
+        self._part = self.bytes_max // PARTS
         self._marks = list(marks) or [(0, 0)]
         if logged[1] > self.total:
             self._marks.append(logged)
-        self.release(released)
+        self._release(released)
+        if self._budget.bytes_max:
+            self._part = max(1, self.bytes // PARTS)
+        self._budget.add(self)
 
     @property
     def total(self) -> int:
@@ -82,8 +93,18 @@ class LogSize:
 
     @property
     def is_full(self) -> bool:
-        """Whether the log has reached its limit."""
-        return self.bytes >= self.bytes_max
+        """Whether the log has reached its limit, or is too large beside the others."""
+        return self.bytes >= self.bytes_max or (self._budget.is_exceeded and self._is_above_level)
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether the log must release what only retention keeps, so that it does not fill up."""
+        return self.bytes >= self.bytes_max - self.bytes_max // 8 or self._is_above_level
+
+    @property
+    def _is_above_level(self) -> bool:
+        level = self._budget.level
+        return level is not None and self.bytes > level
 
     @property
     def marks(self) -> tuple[tuple[Tick, int], ...]:
@@ -97,26 +118,58 @@ class LogSize:
             self._marks[-1] = mark
         else:
             self._marks.append(mark)
+        self._budget.grew(size)
+        if len(self._marks) > LOG_SIZE_MARKS_MAX:
+            self._merge_marks()
 
     def release(self, up_to: Tick) -> None:
         """Subtract the rows that end at or below a tick."""
+        before = self.bytes
+        self._release(up_to)
+        self._budget.grew(self.bytes - before)
+
+    def _release(self, up_to: Tick) -> None:
         released = 0
         while released + 1 < len(self._marks) and self._marks[released + 1][0] <= up_to:
             released += 1
         del self._marks[:released]
+
+    def _merge_marks(self) -> None:
+        """Merge marks that are close to each other for the present size."""
+        first, *between, last = self._marks
+        self._part = self.bytes // PARTS
+        kept = [first]
+        for mark in between:
+            if mark[1] - kept[-1][1] >= self._part:
+                kept.append(mark)
+        self._marks = [*kept, last]
 
     def fault(self, pubend: PubendId, lagging: list[ShbId]) -> str:
         """Return the text of a refusal because the log is at its limit."""
         who = ", ".join(map(str, lagging[:SHOWN_LAGGING_MAX]))
         more = ", …" if len(lagging) > SHOWN_LAGGING_MAX else ""
         cause = f"it is kept for {who}{more}" if lagging else "it is being released"
+        limit = f"log_bytes_max = {self.bytes_max:,}"
+        if self.bytes < self.bytes_max:
+            budget = self._budget
+            limit = (
+                f"all_logs_bytes_max = {budget.bytes_max:,}, of which all logs hold "
+                f"{budget.bytes:,}"
+            )
         return (
-            f"the log of {pubend} holds {self.bytes:,} bytes (limit log_bytes_max = "
-            f"{self.bytes_max:,}): {cause}; publish later, let lagging brokers catch up, retire "
-            "those that will not return, or raise the limit"
+            f"the log of {pubend} holds {self.bytes:,} bytes (limit {limit}): {cause}; publish "
+            "later, let lagging brokers catch up, retire those that will not return, or raise the "
+            "limit"
         )
 
-    def tick_to_fit(self) -> Tick:
-        """Return the tick up to which to release so that the log is an eighth below its limit."""
-        goal = self.bytes_max - self.bytes_max // 8
+    def tick_to_fit(self, *, easily: bool = False) -> Tick:
+        """Return the tick up to which to release so that the log fits again.
+
+        It is then an eighth below its limit, or a quarter if it fits ``easily``, and not above the
+        level of all logs.
+        """
+        goal = self.bytes_max - self.bytes_max // (4 if easily else 8)
+        level = self._budget.level
+        if level is not None:
+            goal = min(goal, level)
         return next(tick for tick, total in self._marks if self.total - total <= goal)

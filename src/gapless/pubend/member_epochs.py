@@ -1,7 +1,9 @@
 """The stream epochs that a pubend opens for its members (R31, A22).
 
 A stream epoch is a numbered vector V^m. When members or claims change, the next epoch opens at the
-next tick, even if nothing is published, but at most once in ``stream_epoch_interval_ms``.
+next tick, even if nothing is published. On average one may open in ``stream_epoch_interval_ms``,
+because epochs stay on disk for the retention. After a pause CHANGE_BURST may open in a row, so
+that a few subscriptions, one after the other, do not wait.
 
 An advertisement only widens (A22). Tables are pruned by it, so events that only the wider one
 allows must be in an epoch of the new announcement version, where only tables that know that version
@@ -13,6 +15,7 @@ from __future__ import annotations
 from gapless.core.context import Context
 from gapless.core.ids import ShbId, VectorEntry
 from gapless.core.parameters import microseconds
+from gapless.core.rate_limit import RateLimit
 from gapless.messages.records import PutRecord
 from gapless.pubend.known_hosts import KnownHosts
 from gapless.pubend.members import Members
@@ -38,7 +41,7 @@ class MemberEpochs:
         self._members = members
         self._known_hosts = known_hosts
         self._claims = claims
-        self._opened_at = -microseconds(s=3_600)
+        self._rate = RateLimit(microseconds(ms=context.parameters.stream_epoch_interval_ms))
         self._is_due = False
         """Whether a timer for the next update runs."""
 
@@ -61,10 +64,10 @@ class MemberEpochs:
         """Open a new epoch if members or claims have changed; the rate is limited (R31)."""
         if self._is_due:
             return
-        wait = self._opened_at + microseconds(ms=self._context.parameters.stream_epoch_interval_ms)
-        if self._context.now < wait:
+        wait = self._rate.wait(self._context.now)
+        if wait:
             self._is_due = True
-            self._context.call_later(wait - self._context.now, self._due)
+            self._context.call_later(wait, self._due)
             return
         vector = self._members.vector(self.claim, self._context.now)
         version, epochs = self._end.record.announcement_version, self._end.stream_epochs
@@ -79,7 +82,7 @@ class MemberEpochs:
 
     def _open(self, vector: dict[ShbId, VectorEntry]) -> None:
         end = self._end
-        self._opened_at = self._context.now
+        self._rate.note(self._context.now)
         rows = self._members.rows_for(
             vector, end.last + 1, end.latest.released, self._known_hosts.since
         )

@@ -43,6 +43,9 @@ class Outlet(Protocol):
     def set_released(self, pubend: PubendId, up_to: Tick, stream_epochs: list[int]) -> None:
         """Note that the log is released up to a tick; these stream epochs remain."""
 
+    def forget_stream_epochs(self, pubend: PubendId, up_to: Tick, stream_epochs: list[int]) -> None:
+        """Forget the cached ranges up to a tick with their stream epochs; these epochs remain."""
+
 
 class PubendRouter(Outlet, Protocol):
     """The router, which also takes new pubends of this broker."""

@@ -9,7 +9,7 @@ silence may be declared.
 
 Each part owns its state. :mod:`.publishers` knows which sequences of a publisher are published, and
 :mod:`.repeats` looks up older ones in the log. :mod:`.log_reader` reads the log, :mod:`.log_size`
-counts its bytes and :mod:`.retention` releases it. :mod:`.members` and :mod:`.known_hosts` know the
+counts its bytes, :mod:`.event_numbers` its publications, and :mod:`.retention` releases it. :mod:`.members` and :mod:`.known_hosts` know the
 SHBs, and :mod:`.member_epochs` opens stream epochs for them.
 """
 
@@ -40,10 +40,12 @@ from gapless.messages.records import (
     StreamEpochRecord,
 )
 from gapless.messages.streams import Events, KnowledgeRange, Member, Publication
-from gapless.packed.encode import encode_publications
+from gapless.packed.encode import encode_publications, in_rows
 from gapless.packed.template import PackedTemplate
 from gapless.pubend.epochs import stream_epoch_at
+from gapless.pubend.event_numbers import CountedEvents, EventNumbers
 from gapless.pubend.known_hosts import KnownHosts, KnownTimes
+from gapless.pubend.log_budget import LogBudget
 from gapless.pubend.log_reader import LogReader
 from gapless.pubend.log_size import LogSize, packed_bytes, row_bytes
 from gapless.pubend.member_epochs import MemberEpochs
@@ -83,6 +85,7 @@ class Pubend(StreamEnd):
         publishers: Iterable[PublisherRecord] = (),
         members: Members | None = None,
         known_hosts: KnownHosts | None = None,
+        budget: LogBudget | None = None,
     ) -> None:
         window = context.parameters.publisher_window
         self._publishers = Publishers(record.pubend, window, publishers)
@@ -96,6 +99,13 @@ class Pubend(StreamEnd):
             record.log_size_marks,
             self._publishers.logged,
             record.released,
+            budget,
+        )
+        self._numbers = EventNumbers(
+            context,
+            self,
+            max(record.logged_events, self._publishers.logged_events),
+            max(logged, record.last_event),
         )
         self._advertised = Filter(record.properties.advertisement)
         self._reader = LogReader(context, self, outlet)
@@ -172,6 +182,10 @@ class Pubend(StreamEnd):
         """Read the log from ``low``; call back with the packed rows that overlap the range."""
         self._reader.rows_between(low, high, then, bytes_max)
 
+    def count_events(self, ticks: Iterable[Tick], then: Callable[[CountedEvents], None]) -> None:
+        """Call back with the number of publications up to each tick."""
+        self._numbers.count(ticks, then)
+
     # --- publishing --------------------------------------------------------------------------
 
     def open_publisher(self, publisher: str, then: Callable[[PublisherRecord], None]) -> None:
@@ -245,24 +259,35 @@ class Pubend(StreamEnd):
             late = self.members.lagging_hosts(self._size.tick_to_fit())
             raise PublishRefusedError(self._size.fault(self._record.pubend, late))
 
+    def _release_if_tight(self, *, was_tight: bool) -> None:
+        """Release a log that has become tight, before it is full (R58)."""
+        if self._size.is_tight and not was_tight:
+            self._retention.release(self._reader.review_corruption)
+
     def _append(
         self,
         held: PublisherRecord,
         publications: tuple[Publication, ...],
         done: Callable[[], None],
     ) -> None:
-        first, last, clock = publications[0], publications[-1], self._context.clock
-        pending = PendingRange(self.last + 1, last.tick, self.stream_epoch, publications, done=done)
-        packed = encode_publications(publications)
-        self.last = last.tick
-        self._size.add(last.tick, row_bytes(pending.knowledge()))
-        record = self._publishers.append(held, publications, self._used, self._size.total)
-        row = LogRow(
-            self._record.pubend, first.tick, last.tick, self.stream_epoch, 0, clock, publications
+        clock, pendings, appends = self._context.clock, [], []
+        was_tight = self._size.is_tight
+        for part in in_rows(publications):
+            low, high = part[0].tick, part[-1].tick
+            pending = PendingRange(self.last + 1, high, self.stream_epoch, part)
+            packed = encode_publications(part)
+            self.last = high
+            self._size.add(high, row_bytes(pending.knowledge()))
+            before = self._numbers.add(high, len(part))
+            row = LogRow(self._record.pubend, low, high, self.stream_epoch, 0, clock, before, part)
+            pendings.append(pending)
+            appends.append(AppendRow(row, packed))
+        pendings[-1].call_also(done)
+        record = self._publishers.append(
+            held, publications, self._used, self._size.total, self._numbers.total
         )
-        self._enqueue(
-            pending, (AppendRow(row, packed), PutRecord(record), *self.known_hosts.changes())
-        )
+        self._enqueue_all(pendings, (*appends, PutRecord(record), *self.known_hosts.changes()))
+        self._release_if_tight(was_tight=was_tight)
 
     def refuse_outside(self, events: Events) -> None:
         """Refuse events that do not match the advertisement."""
@@ -293,25 +318,35 @@ class Pubend(StreamEnd):
         sequence = max(held.last_sequence, after) + 1
         first = tick = max(self.last + 1, self._present())
         pendings, appends = [], []
+        was_tight = self._size.is_tight
         for index, chunk in enumerate(chunks):
             high = tick + len(chunk) - 1
             packed = chunk.filled(tick, sequence + tick - first)
             then = done if index == len(chunks) - 1 else None
             pending = PendingRange(self.last + 1, high, self.stream_epoch, packed=packed, done=then)
             pendings.append(pending)
-            row = AppendPackedRow(self._record.pubend, tick, high, self.stream_epoch, clock, packed)
+            before = self._numbers.add(high, len(chunk))
+            row = AppendPackedRow(
+                self._record.pubend, tick, high, self.stream_epoch, clock, before, packed
+            )
             appends.append(row)
             self._size.add(high, packed_bytes(packed))
             self.last, tick = high, high + 1
         batch = (sequence, first, tick - first)
-        record = self._publishers.extend(held, batch, self._used, self._size.total)
+        record = self._publishers.extend(
+            held, batch, self._used, self._size.total, self._numbers.total
+        )
         others = changes(record.last_sequence, first, self.last)
         self._enqueue_all(
             pendings, (*appends, PutRecord(record), *others, *self.known_hosts.changes())
         )
+        self._release_if_tight(was_tight=was_tight)
 
     def _log_size_marks(self) -> tuple[tuple[Tick, int], ...]:
         return self._size.marks
+
+    def _logged_events(self) -> int:
+        return self._numbers.total
 
     # --- the advertisement -------------------------------------------------------------------
 
@@ -422,6 +457,7 @@ class Pubend(StreamEnd):
         if changes:
             self._context.write(tuple(changes))
         self._epochs.update()
+        self.review_stream_epochs()
         self._retention.release(self._reader.review_corruption)
         self._retention.expect_acks()
 

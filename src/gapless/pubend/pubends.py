@@ -14,6 +14,7 @@ from gapless.messages.stored import StoredPubend
 from gapless.overlay.peers import Peers
 from gapless.pubend.best_effort import BestEffortPubend
 from gapless.pubend.known_hosts import KnownHosts
+from gapless.pubend.log_budget import LogBudget
 from gapless.pubend.members import Members
 from gapless.pubend.protocols import AckRequests, Claims, PubendAnnouncer, PubendRouter
 from gapless.pubend.pubend import Pubend
@@ -66,6 +67,8 @@ class Pubends:
         self._router = router
         self._reports = reports
         self._listener = listener
+        self.log_budget = LogBudget(context.parameters.all_logs_bytes_max)
+        """The bytes of all logs of this broker."""
         self._handlers: dict[PubendId, PubendRequestHandler] = {}
         self._noted_hosts: dict[ShbId, VirtualTime] = {}
         """The virtual time of each SHB that was last noted at the pubends, in this incarnation."""
@@ -104,6 +107,7 @@ class Pubends:
                     stored.ended_memberships,
                 ),
                 known_hosts=KnownHosts(pubend, context.parameters, context.now, stored.known_hosts),
+                budget=self.log_budget,
             )
             self._handlers[pubend] = PubendRequestHandler(context, hosted)
             hosted.note_hosts(self._noted_hosts)

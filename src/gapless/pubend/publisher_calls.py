@@ -32,6 +32,7 @@ from gapless.pubend.best_effort import BestEffortPubend
 from gapless.pubend.protocols import NameQuerier, OtherBrokers, PubendNaming
 from gapless.pubend.pubend import Pubend, PublishRefusedError
 from gapless.pubend.pubends import AnyPubend, Pubends
+from gapless.pubend.publishers import refuse_crowds
 from gapless.pubend.refusals import PubendRefusals
 
 __all__ = ["PublisherCalls"]
@@ -194,6 +195,7 @@ class PublisherCalls:
             self._refusals.refuse_missing(client, call.request, call.pubend)
             return
         try:
+            refuse_crowds(call.events)
             hosted.publish(
                 call.publisher,
                 call.session,

@@ -28,6 +28,7 @@ import msgspec
 
 from gapless.content.filter import EVERYTHING, Filter
 from gapless.core.ids import PubendId
+from gapless.core.limits import PUBLISH_EVENTS_MAX
 from gapless.core.ticks import Tick
 from gapless.messages.records import PublisherRecord
 from gapless.messages.streams import Events, Publication
@@ -36,6 +37,7 @@ __all__ = [
     "PublishRefusedError",
     "Publishers",
     "last_logged",
+    "refuse_crowds",
     "refuse_unadvertised",
     "with_ticks",
 ]
@@ -69,6 +71,15 @@ def with_ticks(
     return tuple(found)
 
 
+def refuse_crowds(events: Events) -> None:
+    """Refuse a batch of too many events, which may be empty: their publications are not."""
+    if len(events) > PUBLISH_EVENTS_MAX:
+        raise PublishRefusedError(
+            f"{len(events):,} events are more than one batch may have (limit PUBLISH_EVENTS_MAX = "
+            f"{PUBLISH_EVENTS_MAX:,}); send smaller batches"
+        )
+
+
 def refuse_unadvertised(advertised: Filter, events: Events) -> None:
     """Refuse a batch with an event that the pubend's advertisement does not cover (A22)."""
     if advertised == EVERYTHING:
@@ -99,6 +110,11 @@ class Publishers:
         """The last tick that was logged, and the bytes ever logged up to it."""
         records = self._records.values()
         return last_logged(records), max((each.logged_bytes for each in records), default=0)
+
+    @property
+    def logged_events(self) -> int:
+        """The publications ever logged, as far as a publisher that is still known logged them."""
+        return max((each.logged_events for each in self._records.values()), default=0)
 
     def open(self, publisher: str, clock: int, session: int | None = None) -> PublisherRecord:
         """Start a session of a publisher, by default with the next number; fence older ones."""
@@ -157,14 +173,25 @@ class Publishers:
         return tuple(known[sequence] for sequence in repeated)
 
     def append(
-        self, held: PublisherRecord, new: tuple[Publication, ...], clock: int, logged_bytes: int = 0
+        self,
+        held: PublisherRecord,
+        new: tuple[Publication, ...],
+        clock: int,
+        logged_bytes: int = 0,
+        logged_events: int = 0,
     ) -> PublisherRecord:
         """Add publications to their publisher's record; return the record to write."""
         assert new[-1].tick - new[0].tick == len(new) - 1, "the ticks of a batch have no gap"
-        return self.extend(held, (new[0].sequence, new[0].tick, len(new)), clock, logged_bytes)
+        batch = (new[0].sequence, new[0].tick, len(new))
+        return self.extend(held, batch, clock, logged_bytes, logged_events)
 
     def extend(
-        self, held: PublisherRecord, batch: tuple[int, Tick, int], clock: int, logged_bytes: int = 0
+        self,
+        held: PublisherRecord,
+        batch: tuple[int, Tick, int],
+        clock: int,
+        logged_bytes: int = 0,
+        logged_events: int = 0,
     ) -> PublisherRecord:
         """Add a batch (first sequence, first tick, count); return the record to write."""
         sequence, _, count = batch
@@ -174,6 +201,7 @@ class Publishers:
             window=(*held.window, batch)[-self._window :],
             used=clock,
             logged_bytes=logged_bytes,
+            logged_events=logged_events,
         )
         self._records[held.publisher] = record
         return record

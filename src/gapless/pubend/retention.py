@@ -1,7 +1,7 @@
 """How long a pubend keeps its log, and when it requests acknowledgements (R56 to R58).
 
 The log is kept for ``retention_s``, and above the least ack floor of members, log holds and known
-hosts. A log at its limit first releases what only ``retention_s`` keeps. It does not release what
+hosts. A log near its limit releases what only ``retention_s`` keeps. It does not release what
 members need: publications are refused until the lagging members have acknowledged or given up the
 ticks (R58).
 """
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from gapless.core.context import Context
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
-from gapless.messages.records import PutRecord
+from gapless.messages.records import PubendRecord, PutRecord
 from gapless.pubend.known_hosts import KnownHosts
 from gapless.pubend.log_size import LogSize
 from gapless.pubend.members import Members
@@ -22,7 +22,7 @@ from gapless.pubend.protocols import AckRequests, ClockView
 from gapless.pubend.publishers import Publishers
 from gapless.pubend.stream_end import StreamEnd
 
-__all__ = ["Retention"]
+__all__ = ["Retention", "last_released_event"]
 
 
 class Retention:
@@ -68,23 +68,21 @@ class Retention:
         retained_from = self._clocks.clock_view() - microseconds(
             s=self._context.parameters.retention_s
         )
-        if self._size.is_full:
-            retained_from = max(retained_from, self._size.tick_to_fit())
+        if self._size.is_tight:
+            retained_from = max(retained_from, self._size.tick_to_fit(easily=True))
         up_to = min(end.top, retained_from, floor)
         if up_to <= end.latest.released:
             return
         rows = [PutRecord(row) for row in self._members.rows()]
-        last_released = self._last_released_event(up_to)
+        last_released = last_released_event(end.latest, self._publishers.logged[0], up_to)
         end.release(up_to, last_released, rows, lambda: self._size.release(up_to), trimmed)
 
-    def _last_released_event(self, up_to: Tick) -> Tick:
-        """Return the last released tick that may have held an event after a release up to a tick.
 
-        Silence is released with the clock too. A subscription that has received every event must
-        not get a gap because of that.
-        """
-        latest = self._end.latest
-        last_event = max(self._publishers.logged[0], latest.last_event)
-        return (
-            latest.last_released_event if last_event <= latest.released else min(last_event, up_to)
-        )
+def last_released_event(record: PubendRecord, last_logged: Tick, up_to: Tick) -> Tick:
+    """Return the last released tick that may have held an event after a release up to a tick.
+
+    Silence is released with the clock too. A subscription that has received every event must not
+    get a gap because of that.
+    """
+    last_event = max(last_logged, record.last_event)
+    return record.last_released_event if last_event <= record.released else min(last_event, up_to)

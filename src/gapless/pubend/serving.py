@@ -21,6 +21,7 @@ from gapless.core.context import Context
 from gapless.core.errors import FilterError
 from gapless.core.ids import MembershipId, ShbId
 from gapless.core.limits import (
+    COUNTED_TICKS_MAX,
     FORMER_HOSTS_PER_READ_MAX,
     READ_FILTERS_KEPT,
     READ_RANGES_MAX,
@@ -29,11 +30,18 @@ from gapless.core.limits import (
 )
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
-from gapless.messages.pubend_requests import LogHoldId, Read, ReadReply
+from gapless.messages.pubend_requests import (
+    CountEvents,
+    EventCounts,
+    LogHoldId,
+    Read,
+    ReadReply,
+)
 from gapless.messages.records import DeleteRecord, LogHoldRecord, PackedRow, PutRecord
 from gapless.messages.streams import KnowledgeRange, Member, ReadForm
 from gapless.packed.encode import content_bytes
 from gapless.packed.pick import PackedFilter, packed_ticks
+from gapless.pubend.event_numbers import CountedEvents
 from gapless.pubend.known_hosts import KnownTimes
 from gapless.pubend.pubend import Pubend
 from gapless.requests.carrier import reply_route
@@ -56,6 +64,7 @@ class PubendRequestHandler:
         self._packed_filters: dict[str, PackedFilter] = {}
         """By the same texts, for reads in packed forms."""
         self._reading = 0
+        self._counting = 0
         self._released_log_holds: dict[LogHoldId, int] = {}
         """The time of release of each hold, the oldest first."""
 
@@ -93,6 +102,21 @@ class PubendRequestHandler:
         record = members.hold_log(log_hold, max(0, tick), now)
         # if nothing changes, the earlier write of the hold may still be pending
         self._context.write((PutRecord(record),) if record.tick > before else (), then)
+
+    # --- counting ----------------------------------------------------------------------------
+
+    def count(self, request: CountEvents, then: Callable[[EventCounts], None]) -> None:
+        """Call back with the number of publications up to some ticks."""
+        if self._counting >= READS_MAX:
+            self._context.mark("count refused")
+            return
+        self._counting += 1
+
+        def counted(found: CountedEvents) -> None:
+            self._counting -= 1
+            then(EventCounts(request.pubend, request.request, reply_route(request), *found))
+
+        self._pubend.count_events(request.ticks[:COUNTED_TICKS_MAX], counted)
 
     # --- reading -----------------------------------------------------------------------------
 

@@ -58,7 +58,7 @@ from gapless.messages.records import (
 from gapless.messages.staging import CommitBatch, DropBatch, PartTuple, StageChunk
 from gapless.packed.template import PackedTemplate, pack_template
 from gapless.pubend.pubend import Pubend
-from gapless.pubend.publishers import PublishRefusedError
+from gapless.pubend.publishers import PublishRefusedError, refuse_crowds
 
 __all__ = ["CHUNK_BYTES", "CommitOutcome", "Staging"]
 
@@ -162,6 +162,7 @@ class Staging:
             return
         if not call.events:
             raise PublishRefusedError("a chunk has at least one event")
+        refuse_crowds(call.events)
         hosted.refuse_outside(call.events)
         record = StagedRecord(
             call.pubend,

@@ -33,7 +33,7 @@ from gapless.messages.records import (
 )
 from gapless.messages.streams import KnowledgeRange, Publication
 from gapless.packed.pick import unpack
-from gapless.pubend.epochs import outlived
+from gapless.pubend.epochs import outlived, surplus
 from gapless.pubend.protocols import ClockView, Outlet
 
 __all__ = ["PendingRange", "StreamEnd"]
@@ -120,6 +120,10 @@ class StreamEnd:
         """Return the marks of the log's size that the record stores."""
         raise NotImplementedError
 
+    def _logged_events(self) -> int:
+        """Return how many publications were ever logged."""
+        raise NotImplementedError
+
     # --- the order of sending ----------------------------------------------------------------
 
     def _enqueue(self, pending: PendingRange, changes: tuple[StorageChange, ...]) -> None:
@@ -201,7 +205,33 @@ class StreamEnd:
             start, start, opened.number, opens=opened, done=lambda: self._raised(start)
         )
         # the opening tick is declared silent, so the ceiling covers it in the same write
-        self._enqueue(pending, (PutRecord(opened), self._change(ceiling=start), *changes))
+        written = (PutRecord(opened), self._change(ceiling=start), *changes)
+        self._enqueue(pending, (*written, *self._forget_stream_epochs()))
+
+    def review_stream_epochs(self) -> None:
+        """Forget the stream epochs that need not be kept (R31)."""
+        changes = self._forget_stream_epochs()
+        if changes:
+            self._context.write(changes)
+
+    def _forget_stream_epochs(self) -> tuple[StorageChange, ...]:
+        """Forget the stream epochs that need not be kept; return the storage changes.
+
+        An SHB that is farther behind than ``inactive_after_s`` is in no vector, so it reads the log
+        anyway (R44, R54). An epoch is kept until the next one is on disk and its first tick is sent.
+        """
+        parameters = self._context.parameters
+        low = self.last - microseconds(s=parameters.inactive_after_s)
+        count = min(
+            surplus(self.stream_epochs, low, parameters.stream_epochs_max),
+            outlived(self.stream_epochs, self.top - 1),
+        )
+        if count <= 0:
+            return ()
+        forgotten, self.stream_epochs = self.stream_epochs[:count], self.stream_epochs[count:]
+        up_to, kept = self.stream_epochs[0].start - 1, [each.number for each in self.stream_epochs]
+        self._outlet.forget_stream_epochs(self._record.pubend, up_to, kept)
+        return tuple(DeleteRecord(each.key) for each in forgotten)
 
     def release(
         self,
@@ -321,6 +351,7 @@ class StreamEnd:
             last_released_event=max(last_released_event, latest.last_released_event),
             last_event=max(last_event, latest.last_event),
             log_size_marks=self._log_size_marks(),
+            logged_events=self._logged_events(),
         )
         if advertisement is not None:
             self._latest = msgspec.structs.replace(

@@ -21,6 +21,8 @@ from gapless.core.ids import BrokerId, MembershipId, PubendId, ShbId
 from gapless.core.limits import REQUEST_HOPS_MAX
 from gapless.core.ticks import Tick
 from gapless.messages.pubend_requests import (
+    CountEvents,
+    EventCounts,
     LeavePubend,
     LogHoldId,
     Read,
@@ -54,6 +56,9 @@ class RequestTarget(Protocol):
     def leave(self, shb: ShbId, membership: MembershipId, then: Callable[[], None]) -> None:
         """End a membership; call back when that is on disk."""
 
+    def count(self, request: CountEvents, then: Callable[[EventCounts], None]) -> None:
+        """Call back with the number of publications up to some ticks."""
+
 
 class RequestTargets(Protocol):
     """The pubends of this broker that serve requests."""
@@ -69,7 +74,7 @@ class RequestPaths(Protocol):
         """Return the next hop of a request with an id, or None if there is no path now."""
 
 
-def reply_route(request: Read | ReleaseLogHold | LeavePubend) -> tuple[BrokerId, ...]:
+def reply_route(request: PubendRequest) -> tuple[BrokerId, ...]:
     """Return the route of a reply: from the last of these brokers to the first, the requester."""
     return (request.requester, *request.route)
 
@@ -159,6 +164,16 @@ class PubendRequests:
 
         return self._pending.request(pubend, made, lambda _: then())
 
+    def count_events(
+        self, pubend: PubendId, ticks: tuple[Tick, ...], then: Callable[[EventCounts], None]
+    ) -> PendingRequest:
+        """Request how many publications a pubend had logged, in total and up to some ticks."""
+
+        def made(number: int) -> CountEvents:
+            return CountEvents(pubend, number, self._me, (), ticks)
+
+        return self._pending.request(pubend, made, then, EventCounts)
+
     def session_opened(self) -> None:
         """A peer session has opened: send requests that had no route, repeat the others sooner."""
         self._pending.session_opened()
@@ -196,8 +211,10 @@ class PubendRequests:
             Read: self._take_request,
             ReleaseLogHold: self._take_request,
             LeavePubend: self._take_request,
+            CountEvents: self._take_request,
             ReadReply: self._take_reply,
             RequestDone: self._take_reply,
+            EventCounts: self._take_reply,
         }
 
     def _take_request(self, peer: BrokerId, request: PubendRequest) -> None:
@@ -246,5 +263,7 @@ class PubendRequests:
             hosted.leave(request.shb, request.membership, lambda: answer(done))
         elif isinstance(request, ReleaseLogHold):
             hosted.release_log_hold(request.log_hold, lambda: answer(done))
+        elif isinstance(request, CountEvents):
+            hosted.count(request, answer)
         else:
             hosted.read(request, answer)

@@ -20,6 +20,8 @@ from gapless.core.ids import PubendId
 from gapless.core.limits import REQUEST_ATTEMPTS_KEPT
 from gapless.core.parameters import microseconds
 from gapless.messages.pubend_requests import (
+    CountEvents,
+    EventCounts,
     LeavePubend,
     Read,
     ReadReply,
@@ -42,8 +44,8 @@ _IDS_PER_INCARNATION: Final = 1_000
 """The least distance between the ids of two incarnations. Incarnations are microseconds unless the
 clock was set back; times this they still fit into 63 bits."""
 
-PubendRequest: TypeAlias = Read | ReleaseLogHold | LeavePubend
-PubendReply: TypeAlias = ReadReply | RequestDone
+PubendRequest: TypeAlias = Read | ReleaseLogHold | LeavePubend | CountEvents
+PubendReply: TypeAlias = ReadReply | RequestDone | EventCounts
 
 
 class RequestSender(Protocol):
@@ -80,10 +82,12 @@ class PendingRequest:
         made: Callable[[int], PubendRequest],
         finish: Callable[[Any], None],
         fault: Callable[[str], None] | None,
+        reply_type: type[PubendReply],
     ) -> None:
         self._requests = requests
         self.number = number
         self.pubend = pubend
+        self.reply_type = reply_type
         self.made = made
         """Returns the request with an id."""
         self.finish = finish
@@ -187,7 +191,7 @@ class PendingRequests:
     ) -> PendingRequest:
         """Send a read in its turn; ``fault`` is called if the log cannot be read (P8)."""
         self._count += 1
-        pending = PendingRequest(self, self._count, pubend, made, finish, fault)
+        pending = PendingRequest(self, self._count, pubend, made, finish, fault, ReadReply)
         self._queue.setdefault(pubend, {})[pending.number] = pending
         self._start_reads(pubend)
         return pending
@@ -195,12 +199,13 @@ class PendingRequests:
     def request(
         self,
         pubend: PubendId,
-        made: Callable[[int], ReleaseLogHold | LeavePubend],
-        finish: Callable[[RequestDone], None],
+        made: Callable[[int], ReleaseLogHold | LeavePubend | CountEvents],
+        finish: Callable[[Any], None],
+        reply_type: type[RequestDone | EventCounts] = RequestDone,
     ) -> PendingRequest:
         """Send a request other than a read."""
         self._count += 1
-        pending = PendingRequest(self, self._count, pubend, made, finish, None)
+        pending = PendingRequest(self, self._count, pubend, made, finish, None, reply_type)
         self._start(pending)
         return pending
 
@@ -301,7 +306,7 @@ class PendingRequests:
         pending = self._by_id.get(reply.request)
         if pending is None:
             self._context.mark("reply to an ended request")
-        elif reply.pubend != pending.pubend or isinstance(reply, ReadReply) != pending.is_read:
+        elif reply.pubend != pending.pubend or type(reply) is not pending.reply_type:
             self._context.mark("reply to another request")
         elif not examined and self._refuses(pending, reply):
             self._context.mark("invalid reply")

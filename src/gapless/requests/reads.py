@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -9,7 +10,11 @@ from typing import Any
 from gapless.content.filter import Filter
 from gapless.core.context import Context, Timer
 from gapless.core.errors import FilterError
-from gapless.core.limits import READER_FILTERS_KEPT
+from gapless.core.limits import (
+    READER_FILTERS_KEPT,
+    READS_PER_CLIENT_MAX,
+    READS_WAITING_PER_CLIENT_MAX,
+)
 from gapless.core.parameters import microseconds
 from gapless.directory.announcements import KnownPubends
 from gapless.directory.hosted import Hosted
@@ -41,15 +46,40 @@ class ReadCalls:
         self._requests = requests
         self._hosted = hosted
         self._announcements = announcements
-        self._reads: dict[tuple[str, int], tuple[PendingRequest, Timer]] = {}
+        self._reads: dict[str, dict[int, tuple[PendingRequest, Timer]]] = {}
+        """The started reads of each client, by their numbers."""
+        self._waiting: dict[str, deque[ReadLog]] = {}
+        """The reads of each client that are not started yet, oldest first."""
+        self._full: set[str] = set()
+        """Clients for which too many bytes wait to be sent: their reads are not started."""
         self.handlers: Mapping[type, Callable[[str, Any], None]] = {ReadLog: self._handle}
 
     def _handle(self, client: str, request: ReadLog) -> None:
         reason = self._refusal_of(request)
         if reason is not None:
             self._context.notify(client, Refused(request.request, reason))
+        elif len(self._waiting.get(client, ())) >= READS_WAITING_PER_CLIENT_MAX:
+            self._context.mark("too many reads of a client")
+            reason = (
+                f"{READS_WAITING_PER_CLIENT_MAX} reads of this client are not answered yet; "
+                "wait for their replies"
+            )
+            refused = Refused(request.request, reason, RefusalCause.UNAVAILABLE)
+            self._context.notify(client, refused)
         else:
-            self._read(client, request)
+            self._stop(client, request.request)
+            self._waiting.setdefault(client, deque()).append(request)
+            self._start_waiting(client)
+
+    def _start_waiting(self, client: str) -> None:
+        """Start the reads of a client that wait, as far as its limits allow."""
+        waiting = self._waiting.get(client, ())
+        while waiting and client not in self._full:
+            if len(self._reads.get(client, ())) >= READS_PER_CLIENT_MAX:
+                return
+            self._read(client, waiting.popleft())
+        if not waiting:
+            self._waiting.pop(client, None)
 
     def _refusal_of(self, call: ReadLog) -> str | None:
         try:
@@ -71,11 +101,8 @@ class ReadCalls:
         return None
 
     def _read(self, client: str, call: ReadLog) -> None:
-        key = (client, call.request)
-        self._stop(key)
-
         def read(reply: ReadReply) -> None:
-            self._stop(key)
+            self._stop(client, call.request)
             publications = tuple(
                 each for knowledge in reply.ranges for each in knowledge.publications
             )
@@ -88,10 +115,12 @@ class ReadCalls:
                 reply.rows,
             )
             self._context.notify(client, part)
+            self._start_waiting(client)
 
         def refuse(reason: str, cause: RefusalCause = RefusalCause.OTHER) -> None:
-            self._stop(key)
+            self._stop(client, call.request)
             self._context.notify(client, Refused(call.request, reason, cause))
+            self._start_waiting(client)
 
         def give_up() -> None:
             reason = f"the broker of {call.pubend} cannot be reached now; retry later"
@@ -114,15 +143,33 @@ class ReadCalls:
             bytes_max=call.bytes_max,
             form=call.form,
         )
-        self._reads[key] = (pending_request, timer)
+        self._reads.setdefault(client, {})[call.request] = (pending_request, timer)
+
+    def client_full(self, client: str) -> None:
+        """Start no more reads of a client, because too many bytes wait to be sent to it."""
+        self._full.add(client)
+
+    def client_drained(self, client: str) -> None:
+        """Start reads of a client again."""
+        self._full.discard(client)
+        self._start_waiting(client)
 
     def client_down(self, client: str) -> None:
         """Cancel the reads of a client that has disconnected."""
-        for key in [key for key in self._reads if key[0] == client]:
-            self._stop(key)
+        self._full.discard(client)
+        self._waiting.pop(client, None)
+        for request in [*self._reads.get(client, ())]:
+            self._stop(client, request)
 
-    def _stop(self, key: tuple[str, int]) -> None:
-        found = self._reads.pop(key, None)
+    def _stop(self, client: str, request: int) -> None:
+        """Cancel a read, which is answered or replaced by a repetition under its number."""
+        started = self._reads.get(client, {})
+        found = started.pop(request, None)
         if found is not None:
             found[0].cancel()
             found[1].cancel()
+        if not started:
+            self._reads.pop(client, None)
+        waiting = self._waiting.get(client)
+        if waiting and any(each.request == request for each in waiting):
+            self._waiting[client] = deque(each for each in waiting if each.request != request)

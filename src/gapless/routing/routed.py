@@ -192,6 +192,16 @@ class RoutedPubend:
         """Note that the log is released up to a tick."""
         self.released = max(self.released, up_to)
 
+    def keep_stream_epochs(self, most: int, newest: int) -> None:
+        """Forget the lowest ranges and their stream epochs, so that at most ``most`` remain (R38).
+
+        ``newest`` stream epochs are kept although no range uses them.
+        """
+        used = self.stream.stream_epochs()[-most:]
+        oldest = next(each.low for each in self.stream if each.stream_epoch == used[0])
+        self.stream.forget_up_to(oldest - 1)
+        self.stream_epochs.forget(used, newest)
+
     def epoch_request_due(self, number: int) -> bool:
         """Return whether to request an unknown stream epoch now, and if so note it as requested.
 

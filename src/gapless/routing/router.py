@@ -50,7 +50,7 @@ from gapless.routing.routed import RoutedPubend
 from gapless.routing.sending import MatchMasks, StreamSender
 from gapless.stream.cache import shrink
 from gapless.stream.istream import MemoryAccount
-from gapless.stream.ranges import cut
+from gapless.stream.ranges import KnowledgeConflictError, cut
 
 __all__ = ["Router"]
 
@@ -107,6 +107,15 @@ class Router:
         routed.stream_epochs.forget(stream_epochs, self._context.parameters.stream_epochs_kept)
         routed.raise_released(up_to)
         routed.stream.forget_up_to(up_to)
+
+    def forget_stream_epochs(self, pubend: PubendId, up_to: Tick, stream_epochs: list[int]) -> None:
+        """Forget the cached ranges up to a tick with their stream epochs; these epochs remain.
+
+        Nacks for the ranges are answered from the log, in stream epoch 0 (R31).
+        """
+        routed = self._get(pubend)
+        routed.stream.forget_up_to(up_to)
+        routed.stream_epochs.forget(stream_epochs, self._context.parameters.stream_epochs_kept)
 
     # --- queries -----------------------------------------------------------------------------
 
@@ -209,7 +218,9 @@ class Router:
         routed = self._routed.get(message.pubend)
         if routed is None or self._paths.is_best_effort(message.pubend):
             return
-        if not self._epoch_sender.answer(peer, message, routed.stream_epochs):
+        if routed.log is not None and not routed.stream_epochs.knows(message.number):
+            self._context.mark("stream epoch is no longer kept")  # the subend reads the log (R44)
+        elif not self._epoch_sender.answer(peer, message, routed.stream_epochs):
             self._upstream.request_stream_epoch(routed, message)
 
     def advance(self, peer: BrokerId, message: AdvanceRequest) -> None:
@@ -328,7 +339,10 @@ class Router:
     def receive(
         self, pubend: PubendId, number: int, knowledge: KnowledgeRange, first: bool
     ) -> None:
-        """Process a received knowledge range, with publications or without."""
+        """Process a received knowledge range, with publications or without.
+
+        A range that contradicts what is known counts as lost, as an invalid one does.
+        """
         routed = self._routed.get(pubend)
         if routed is None or routed.log is not None:
             return  # no receiver needs it any more, or the log is here
@@ -342,7 +356,10 @@ class Router:
             self._upstream.request_stream_epoch(
                 routed, StreamEpochRequest(pubend, knowledge.stream_epoch)
             )
-        self.take(routed, knowledge, first=first, opens=False)
+        try:
+            self.take(routed, knowledge, first=first, opens=False)
+        except KnowledgeConflictError:  # raised before anything has changed
+            self._context.mark("contradictory knowledge range")
 
     def take(
         self, routed: RoutedPubend, knowledge: KnowledgeRange, *, first: bool, opens: bool
@@ -361,6 +378,9 @@ class Router:
         kept = self._context.parameters.stream_epochs_kept
         if routed.log is None and len(routed.stream_epochs) > 2 * (kept + len(routed.stream)) + 1:
             routed.stream_epochs.forget(routed.stream.stream_epochs(), kept)
+        most = max(kept, self._context.parameters.stream_epochs_max)
+        if routed.log is None and len(routed.stream_epochs) > 2 * most + 1:
+            routed.keep_stream_epochs(most, kept)
 
     def _found(self, routed: RoutedPubend, knowledge: KnowledgeRange) -> None:
         """Send a range that was read from a log of this broker to answer nacks."""

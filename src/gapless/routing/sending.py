@@ -16,7 +16,7 @@ from typing import Final
 
 from gapless.core.context import Context
 from gapless.core.ids import BrokerId, PubendId
-from gapless.core.limits import NACK_REPLY_FRAMES_MAX
+from gapless.core.limits import NACK_REPLY_FRAMES_MAX, ROW_BYTES_MAX
 from gapless.core.ticks import Tick
 from gapless.messages.streams import (
     KnowledgeRange,
@@ -24,7 +24,7 @@ from gapless.messages.streams import (
     StreamData,
     StreamSilence,
 )
-from gapless.packed.encode import content_bytes
+from gapless.packed.encode import content_bytes, count_within
 from gapless.routing.attachment import Attachment
 from gapless.routing.attachment_state import AttachmentState
 from gapless.routing.epoch_sender import StreamEpochSender
@@ -32,6 +32,7 @@ from gapless.routing.protocols import Filtering
 from gapless.routing.routed import RoutedPubend
 from gapless.stream.epochs import StreamVector
 from gapless.stream.ranges import (
+    cut,
     divided,
     joined,
     publications_between,
@@ -39,6 +40,30 @@ from gapless.stream.ranges import (
 )
 
 __all__ = ["MatchMasks", "StreamSender"]
+
+
+def _head(knowledge: KnowledgeRange, bytes_max: int) -> KnowledgeRange:
+    """Return the beginning of a range that fits into so many bytes; a row may be larger."""
+    if content_bytes(knowledge) <= bytes_max:
+        return knowledge
+    last = knowledge.publications[count_within(knowledge.publications, bytes_max) - 1]
+    return cut(knowledge, knowledge.low, last.tick)
+
+
+def _in_frames(knowledge: KnowledgeRange, events_max: int) -> list[KnowledgeRange]:
+    """Divide a range by events and by bytes, lowest part first; an old row may have too many."""
+    fits = len(knowledge.publications) <= events_max
+    waiting = [knowledge] if fits else divided(knowledge, events_max)[::-1]
+    parts = []
+    while waiting:
+        part = waiting.pop()
+        count = len(part.publications)
+        if count > 1 and content_bytes(part) > ROW_BYTES_MAX:
+            waiting += reversed(divided(part, -(-count // 2)))
+        else:
+            parts.append(part)
+    return parts
+
 
 _FED: Final = AttachmentState.FED
 
@@ -155,11 +180,12 @@ class StreamSender:
         if attachment.is_congested or not attachment.curious.has_any(low, high):
             return
         remaining = NACK_REPLY_FRAMES_MAX * self._context.parameters.frame_bytes_max
-        for known in routed.stream.known(low, high):
+        for whole in routed.stream.known(low, high):
             if remaining <= 0:
                 self._context.mark("rest of a reply left for the next nack")
                 return
-            remaining -= content_bytes(known)
+            known = _head(whole, max(remaining, ROW_BYTES_MAX))
+            remaining -= content_bytes(whole)
             for part_low, part_high in attachment.curious.take(known.low, known.high):
                 ranges = routed.stream.around(part_low, part_high)
                 for knowledge in ranges:
@@ -206,9 +232,7 @@ class StreamSender:
             if peer in self._silences:
                 # silence before an event is sent before it
                 self._context.send(peer, StreamSilence(tuple(self._silences.pop(peer))))
-            # one row of the log, or one frame of a client, may have more events
-            fits = len(knowledge.publications) <= most
-            for part in (knowledge,) if fits else divided(knowledge, most):
+            for part in _in_frames(knowledge, most):
                 self._context.send(peer, StreamData(routed.pubend, attachment.number, part, first))
 
     # --- best effort -------------------------------------------------------------------------
@@ -228,7 +252,7 @@ class StreamSender:
             attachment.sent_through(new.high)
             passed = self._filtered(routed, attachment, new, masks, 0, best_effort=True)
             if passed.publications:
-                for part in divided(passed, self._context.parameters.frame_events_max):
+                for part in _in_frames(passed, self._context.parameters.frame_events_max):
                     frame = StreamData(routed.pubend, attachment.number, part, first=True)
                     self._context.send(attachment.peer, frame)
         return True

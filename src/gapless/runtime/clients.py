@@ -2,14 +2,16 @@
 
 Every connection has a name of its own for the machine, so that a new connection of a client is
 never taken for the lost one. Requests go to the machine in the order of arrival. A client is
-disconnected with a reason if it sends a malformed request, sends nothing for too long or does not
-read; the other clients are not affected.
+disconnected with a reason if it sends a malformed frame, sends nothing for too long or does not read;
+the other clients are not affected. A request with a wrong field is refused, and the others of its
+connection go on.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -25,13 +27,18 @@ from gapless.core.events import (
     MachineEvent,
 )
 from gapless.core.ids import PubendId
-from gapless.core.limits import KEEPALIVES_MISSED_MAX, SHOWN_CLIENT_NAME_MAX
+from gapless.core.limits import (
+    KEEPALIVES_MISSED_MAX,
+    PUBLISHES_PER_STEP_MAX,
+    SHOWN_CLIENT_NAME_MAX,
+)
 from gapless.core.parameters import Parameters
-from gapless.messages.clients import Delivery, Publish, Published
+from gapless.messages.clients import Delivery, Publish, Published, Refused
 from gapless.messages.staging import StageChunk
 from gapless.messages.streams import Publication
 from gapless.packed.encode import cached_encoding
 from gapless.runtime.connection import FramedConnection, TrafficCounters
+from gapless.runtime.filters import FilterPreparation
 from gapless.runtime.logs import StructuredLog
 from gapless.wire import (
     CLIENT_NOTICES,
@@ -40,9 +47,13 @@ from gapless.wire import (
     Disconnect,
     DisconnectReason,
     KeepAlive,
+    request_number,
 )
 
-__all__ = ["CHECKS_PER_KEEPALIVE", "ClientSession", "ClientSessions"]
+__all__ = ["CHECKS_PER_KEEPALIVE", "INSIDE", "ClientSession", "ClientSessions"]
+
+INSIDE: Final = "inside"
+"""The client name of the process itself. The names of connections contain a number."""
 
 CHECKS_PER_KEEPALIVE: Final = 2
 """So often per keepalive interval connections are checked, so that no keepalive is late."""
@@ -83,6 +94,7 @@ class ClientSession:
     __slots__ = (
         "_clients",
         "_idle_checks",
+        "_prepares",
         "_published",
         "_stalled",
         "connection",
@@ -102,6 +114,8 @@ class ClientSession:
         self.publishes = False
         """Whether the client has published: then it is paused while the disk is behind."""
         self.is_paused = False
+        self._prepares = False
+        """Whether a thread makes the filters of its last request."""
         self._idle_checks = 0
         """How many checks in a row have found that nothing came."""
         self.traffic = clients.traffic
@@ -109,19 +123,54 @@ class ClientSession:
 
     def take(self, body: Body) -> None:
         """Hand a request to the machine."""
-        request = CLIENT_REQUESTS.decode(body)
+        try:
+            request = CLIENT_REQUESTS.decode(body)
+        except ProtocolError as error:
+            self._refuse(body, error)
+            return
         kind = type(request)
         if kind is Publish:
             self._published.append(ClientRequest(self.name, request))
+            if len(self._published) >= PUBLISHES_PER_STEP_MAX:
+                self.taken()
             return
         self.taken()
         self.publishes |= kind is StageChunk
         if kind is Disconnect:
             self.connection.abort()
         elif kind is not KeepAlive:
-            if self._clients.audit is not None:
-                self._clients.audit.client_requested(self.name, request)
-            self._clients.handle(ClientRequest(self.name, request))
+            texts = self._clients.filters.texts_of(request)
+            if texts:
+                self._prepares = True
+                self.connection.pause_reading()
+                self._clients.filters.prepare(
+                    texts, lambda: not self.connection.over, partial(self._prepared, request)
+                )
+            else:
+                self._request(request)
+
+    def _prepared(self, request: Any) -> None:
+        """The filters of a request have their normal forms; requests after it have waited."""
+        self._prepares = False
+        if self.connection.over:
+            return
+        self._request(request)
+        if not self.is_paused:
+            self.connection.resume_reading()
+
+    def _request(self, request: Any) -> None:
+        if self._clients.audit is not None:
+            self._clients.audit.client_requested(self.name, request)
+        self._clients.handle(ClientRequest(self.name, request))
+
+    def _refuse(self, body: Body, error: ProtocolError) -> None:
+        """Refuse a request with a wrong field; raise if the body is no request with a number."""
+        number = request_number(body)
+        if number is None:
+            raise error
+        self.taken()
+        self.connection.send(CLIENT_NOTICES.encode(Refused(number, str(error))))
+        self.connection.flush()
 
     def taken(self) -> None:
         """Pass the publications of one read to the machine, in one step."""
@@ -156,12 +205,14 @@ class ClientSession:
     def resume(self) -> None:
         """Read from the client again."""
         self.is_paused = False
-        self.connection.resume_reading()
+        if not self._prepares:
+            self.connection.resume_reading()
 
     def is_idle(self) -> bool:
         """Check the connection; return whether nothing came for too many checks."""
-        if self.connection.take_received() or self.is_paused:
-            self._idle_checks = 0
+        is_heard = self.connection.take_received()
+        if is_heard or self.is_paused or self._prepares or self.connection.is_congested:
+            self._idle_checks = 0  # a congested connection is not read, and has its own timeout
         else:
             self._idle_checks += 1
         return self._idle_checks >= KEEPALIVES_MISSED_MAX * CHECKS_PER_KEEPALIVE
@@ -187,6 +238,7 @@ class ClientSessions:
         self.audit = audit
         self.handle_all = handle_all
         self.traffic = TrafficCounters()
+        self.filters = FilterPreparation(1 + parameters.segments_max)
         self.published = 0
         self.delivered = 0
         self.disconnected = 0
@@ -195,6 +247,7 @@ class ClientSessions:
         self._limit = parameters.connections_max
         self._sessions: dict[str, ClientSession] = {}
         self._made = 0
+        self._take_inside: Callable[[Any], None] | None = None
         self._are_publishers_paused = False
 
     def __len__(self) -> int:
@@ -214,6 +267,10 @@ class ClientSessions:
     def waiting_bytes(self) -> int:
         """How many bytes wait to be sent to all clients."""
         return sum(each.connection.waiting_bytes for each in self._sessions.values())
+
+    def take_inside(self, take: Callable[[Any], None]) -> None:
+        """Pass the replies to requests of the process itself to a function."""
+        self._take_inside = take
 
     # --- connecting and disconnecting ------------------------------------------------------------
 
@@ -249,6 +306,8 @@ class ClientSessions:
         """Send a notice to a client, if it is still connected."""
         session = self._sessions.get(client)
         if session is None:
+            if client == INSIDE and self._take_inside is not None:
+                self._take_inside(notice)
             return
         kind = type(notice)
         if kind is Delivery:

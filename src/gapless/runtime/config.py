@@ -29,8 +29,8 @@ A file in TOML; only ``name`` and ``data`` are required::
     tokens = "tokens.toml"  # relative to this file; the principals (`gapless token new`)
     broker_token = "broker.token"  # the secret that this overlay's brokers send each other
 
-    [parameters]  # any of gapless.core.parameters
-    retention_s = 86400
+    [parameters]  # any of gapless.core.parameters; they override those of the overlay's file
+    retention_s = 86400  # or "24h"
 
 A broker on an address that is not a loopback is open to other computers and logs a warning when it
 starts. Tokens are sent unencrypted.
@@ -51,10 +51,11 @@ from gapless.core.parameters import Parameters
 from gapless.runtime.authentication import AccessOptions
 from gapless.runtime.logs import LogFormat
 from gapless.runtime.overlay_config import OverlayConfig, load_overlay, single
+from gapless.runtime.parameter_values import ParameterValue, parameter_values
 from gapless.runtime.settings import BrokerSettings
 from gapless.runtime.toml import read_toml
 
-__all__ = ["BrokerConfig", "LogConfig", "load_config"]
+__all__ = ["BrokerConfig", "LogConfig", "listen_address", "load_config"]
 
 
 class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -77,10 +78,11 @@ class _BrokerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     listen: str = f"127.0.0.1:{PORT}"
     advertise: str = ""
     metrics: str = ""
+    disk_shared_by: Annotated[int, msgspec.Meta(ge=1)] = 1
     log: LogConfig = LogConfig()
     audit: AuditOptions | None = None
     access: AccessOptions | None = None
-    parameters: dict[str, bool | int] = {}
+    parameters: dict[str, ParameterValue] = {}
 
 
 class BrokerConfig(msgspec.Struct, frozen=True):
@@ -88,6 +90,12 @@ class BrokerConfig(msgspec.Struct, frozen=True):
 
     settings: BrokerSettings
     log: LogConfig
+
+
+def listen_address(path: Path) -> Address:
+    """Return the address at which the broker of a file is reached."""
+    found = read_toml(path, _BrokerFile)
+    return Address.parse(found.advertise or found.listen)
 
 
 def load_config(path: Path, *, restarts: int = 0) -> BrokerConfig:
@@ -107,6 +115,7 @@ def load_config(path: Path, *, restarts: int = 0) -> BrokerConfig:
             audit=_audit(found, path.parent),
             access=_access(found, path.parent),
             restarts=restarts,
+            disk_shared_by=found.disk_shared_by,
         )
         _check_cell(found, settings)
     except UsageError as error:
@@ -140,18 +149,12 @@ def _check_cell(found: _BrokerFile, settings: BrokerSettings) -> None:
 
 
 def _parameters(found: _BrokerFile, overlay: OverlayConfig) -> Parameters:
-    fields = {field.name: field.type for field in msgspec.structs.fields(Parameters)}
-    for name, value in found.parameters.items():
-        if name not in fields:
-            raise UsageError(f"there is no parameter {name}; gapless.core.parameters lists all")
-        if isinstance(value, bool) is not (fields[name] is bool):
-            expected = "true or false" if fields[name] is bool else "a whole number"
-            raise UsageError(f"parameters.{name} must be {expected}")
-    delta = found.parameters.get("delta", overlay.delta)
+    own = parameter_values(found.parameters)
+    delta = own.get("delta", overlay.delta)
     if delta != overlay.delta and found.overlay:
         raise UsageError(
             f"parameters.delta is {delta}, but {found.overlay} has {overlay.delta}: all brokers "
             "of an overlay must have the same value, so set it there only"
         )
-    given: dict[str, Any] = {**found.parameters, "delta": delta}
+    given: dict[str, Any] = {**overlay.parameters, **own, "delta": delta}
     return Parameters(**given)

@@ -10,8 +10,8 @@ wait for a later turn of the event loop (:mod:`.turns`), and nothing more is rea
 Frames are collected during the machine's steps and written after them: what is ready goes out
 together, and a single frame does not wait for a turn of the event loop. After a large read, frames
 are written once per turn. What the other side does not read accumulates in the transport. Above
-``bytes_max`` the handler is notified, so that it can pause; above ``OVERFLOW`` times that the
-connection is closed.
+``bytes_max`` the handler is notified, so that it can pause, and no more requests of a client are
+processed; above ``OVERFLOW`` times that the connection is closed.
 """
 
 from __future__ import annotations
@@ -155,6 +155,8 @@ class FramedConnection(asyncio.BufferedProtocol):
         self._connections = connections
         self._bytes_max = bytes_max
         self._frames: list[bytearray] = []
+        self._collected = 0
+        """The bytes of these frames."""
         self._bodies: list[bytes] = []
         """Bodies that were read and wait for a later turn."""
         self._has_turn = False
@@ -224,7 +226,7 @@ class FramedConnection(asyncio.BufferedProtocol):
             self.close(DisconnectReason.PROTOCOL_ERROR, str(error))
             return
         self.handler.traffic.count_read(nbytes, len(bodies))
-        if self._bodies or (bodies and self._turns.is_over):
+        if self._bodies or (bodies and (self._is_held or self._turns.is_over)):
             self._wait(bodies)
         else:
             self._process(bodies)
@@ -238,7 +240,7 @@ class FramedConnection(asyncio.BufferedProtocol):
                 self.handler.take(body)  # which may change the handler, or end the connection
                 if self.over:
                     return
-                if count < len(bodies) and turns.is_slice_over(started_s):
+                if count < len(bodies) and (self._is_held or turns.is_slice_over(started_s)):
                     self._wait(bodies[count:])
                     break
             self.handler.taken()
@@ -261,8 +263,11 @@ class FramedConnection(asyncio.BufferedProtocol):
     def take_turn(self) -> None:
         """Process bodies that wait, and read again after the last one."""
         self._has_turn = False
-        if not self._bodies or self._is_paused:
-            return  # the connection is over, or continues when it is resumed
+        if not self._bodies or self._is_paused or self._is_unread:
+            return  # the connection is over, or continues when it is resumed or has drained
+        if self._is_held:
+            self._request_turn()  # until the collected frames are written
+            return
         self._has_received = True  # the other side is not silent: it was not listened to
         bodies, self._bodies = self._bodies, []
         self._process(bodies)
@@ -283,13 +288,31 @@ class FramedConnection(asyncio.BufferedProtocol):
 
     def _review_reading(self) -> None:
         """Read again unless there is a reason to pause."""
-        if not self._bodies and not self._is_paused and self._read < TURN_BYTES:
+        if not self._bodies and not self._is_held and self._read < TURN_BYTES:
             self._resume_transport()
+
+    @property
+    def _is_held(self) -> bool:
+        """Whether no frame is processed now: the handler has paused it, or too much waits to be sent.
+
+        A client that does not read its answers is not read either, so that its requests make no
+        more of them. Brokers read in any case: two of them that wait for each other would stop.
+        """
+        if self._is_paused or self._is_unread:
+            return True
+        return not self.has_priority and self._collected > self._bytes_max
+
+    @property
+    def _is_unread(self) -> bool:
+        """Whether a client leaves its answers unread."""
+        return self.is_congested and not self.has_priority
 
     def pause_writing(self) -> None:
         """More than the limit waits to be sent."""
         self.is_congested = True
         if not self.over:
+            if not self.has_priority:
+                self._pause_transport()
             self.handler.congested()
 
     def resume_writing(self) -> None:
@@ -297,6 +320,7 @@ class FramedConnection(asyncio.BufferedProtocol):
         self.is_congested = False
         if not self.over:
             self.handler.drained()
+            self._continue_reading()
 
     # --- sending and ending ----------------------------------------------------------------------
 
@@ -304,7 +328,7 @@ class FramedConnection(asyncio.BufferedProtocol):
     def waiting_bytes(self) -> int:
         """How many bytes wait to be sent."""
         written = 0 if self._transport is None else self._transport.get_write_buffer_size()
-        return written + sum(map(len, self._frames))
+        return written + self._collected
 
     @property
     def peer_address(self) -> str:
@@ -319,13 +343,14 @@ class FramedConnection(asyncio.BufferedProtocol):
         if not self._frames:
             self._scheduler.add(self)
         self._frames.append(frame)
+        self._collected += len(frame)
 
     def flush(self) -> None:
         """Write the collected frames."""
         frames, transport = self._frames, self._transport
         if not frames or transport is None:
             return
-        self._frames = []
+        self._frames, self._collected = [], 0
         self._has_sent = True
         behind = transport.get_write_buffer_size() if self.is_congested else 0
         data = frames[0] if len(frames) == 1 else b"".join(frames)
@@ -383,6 +408,9 @@ class FramedConnection(asyncio.BufferedProtocol):
     def resume_reading(self) -> None:
         """Process what waits, and read again."""
         self._is_paused = False
+        self._continue_reading()
+
+    def _continue_reading(self) -> None:
         if self._bodies:
             self._request_turn()
         self._review_reading()

@@ -102,6 +102,17 @@ class Driver:
         self.step_ns = 0
         """Nanoseconds of all steps with their effects."""
         self.step_max_ns = 0
+        self._window_max_ns = self._window_before_ns = 0
+        """The longest step of the current window, and of the window before."""
+
+    @property
+    def recent_step_max_ns(self) -> int:
+        """The longest step of the current window and the one before."""
+        return max(self._window_max_ns, self._window_before_ns)
+
+    def start_step_window(self) -> None:
+        """Start another window, in which the longest step is measured again."""
+        self._window_before_ns, self._window_max_ns = self._window_max_ns, 0
 
     def handle(self, event: MachineEvent) -> None:
         """Handle an event now, or after the current step."""
@@ -139,13 +150,16 @@ class Driver:
                 took = time.monotonic_ns() - started_ns
                 self.steps += 1
                 self.step_ns += took
-                self.step_max_ns = max(self.step_max_ns, took)
+                if took > self._window_max_ns:
+                    self._window_max_ns = took
+                    self.step_max_ns = max(self.step_max_ns, took)
                 if not batches:
                     self._handler.sync()  # completed writes are handled next
             self._arm()
         except Exception as error:  # noqa: BLE001 - any failure of the machine ends the incarnation
             self.stop()
-            shown = ", ".join(map(repr, events))
+            named: list[str] = getattr(error, "__notes__", [])
+            shown = named[0] if named else ", ".join(map(repr, events))
             broken = MachineError(f"the broker broke at {shown[:SHOWN_EVENT_MAX]}")
             broken.__cause__ = error
             self._failed(broken)

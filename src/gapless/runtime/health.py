@@ -31,6 +31,10 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     """Peers without a link. The broker runs without them: what they must receive is kept."""
     refused: dict[str, str]
     """Corrupt pubends and subscriptions that are not served, and why."""
+    disk_free_bytes: int | None
+    """Free bytes on the disk; None without a data directory."""
+    disk_warning: str
+    """What to do about a disk that is nearly full; empty if there is enough space."""
     corrupt: dict[str, str]
     """Pubends whose log has a corrupt row: they are served up to it, and why."""
 

@@ -26,7 +26,9 @@ class Page(NamedTuple):
     status: HTTPStatus = HTTPStatus.OK
 
 
-Pages: TypeAlias = Mapping[str, Callable[[], Page]]
+Answer: TypeAlias = Callable[[Page], None]
+Pages: TypeAlias = Mapping[str, Callable[[Answer], None]]
+"""By path, a function that calls back with the page, at once or later."""
 
 
 class _Request(asyncio.Protocol):
@@ -51,12 +53,14 @@ class _Request(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._head += data
         if b"\r\n\r\n" in self._head:
-            self._answer(_page(self._head, self._pages))
+            _find_page(self._head, self._pages, self._answer)
         elif len(self._head) > HTTP_REQUEST_BYTES_MAX:
             status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
             self._answer(Page(b"too large\n", status=status))
 
     def _answer(self, page: Page) -> None:
+        if self.transport.is_closing():
+            return  # nobody waits for the page any more
         head = (
             f"HTTP/1.1 {page.status.value} {page.status.phrase}\r\n"
             f"Content-Type: {page.kind}\r\nContent-Length: {len(page.body)}\r\n"
@@ -67,18 +71,20 @@ class _Request(asyncio.Protocol):
         self.transport.close()
 
 
-def _page(head: bytes, pages: Pages) -> Page:
+def _find_page(head: bytes, pages: Pages, answer: Answer) -> None:
     words = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1."):
-        return Page(b"this is no request\n", status=HTTPStatus.BAD_REQUEST)
+        answer(Page(b"this is no request\n", status=HTTPStatus.BAD_REQUEST))
+        return
     method, target, _ = words
-    if method not in {"GET", "HEAD"}:
-        return Page(b"only GET and HEAD\n", status=HTTPStatus.METHOD_NOT_ALLOWED)
     make = pages.get(target.partition("?")[0])
-    if make is None:
+    if method not in {"GET", "HEAD"}:
+        answer(Page(b"only GET and HEAD\n", status=HTTPStatus.METHOD_NOT_ALLOWED))
+    elif make is None:
         there = f"not found; valid paths: {', '.join(pages)}\n"
-        return Page(there.encode(), status=HTTPStatus.NOT_FOUND)
-    return make()
+        answer(Page(there.encode(), status=HTTPStatus.NOT_FOUND))
+    else:
+        make(answer)
 
 
 class WebServer:

@@ -6,7 +6,7 @@ integers, and everything else is read when the metrics are requested.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -19,7 +19,11 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from gapless.core.events import ClientRequest
 from gapless.core.version import PROTOCOL_VERSIONS, VERSION
+from gapless.messages.operating import GetLag, LagReply
+from gapless.runtime.clients import INSIDE
+from gapless.runtime.http import Page
 
 if TYPE_CHECKING:
     from gapless.runtime.node import Node
@@ -31,17 +35,41 @@ METRICS_KIND: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Metrics(Collector):
-    """The metrics of one node, in a registry of its own: several nodes may share a process."""
+    """The metrics of one node, in a registry of its own: several nodes may share a process.
+
+    The lag of subscriptions is requested from the machine at each scrape, because other brokers may
+    have to be asked. The page waits for that.
+    """
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self._lag: LagReply | None = None
+        """The lags of this scrape."""
+        self._waiting: list[Callable[[Page], None]] = []
+        """The scrapes that wait for the lags."""
+        node.clients.take_inside(self._lag_measured)
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
 
+    def answer(self, answer: Callable[[Page], None]) -> None:
+        """Call back with all metrics, when the lags are known."""
+        self._waiting.append(answer)
+        if not self._node.is_running:
+            self._lag_measured(None)
+        elif len(self._waiting) == 1:
+            self._node.driver.handle(ClientRequest(INSIDE, GetLag(0)))
+
     def text(self) -> bytes:
-        """Return all metrics in the format of Prometheus."""
+        """Return all metrics in the format of Prometheus, with the lags of the last scrape."""
         return generate_latest(self._registry)
+
+    def _lag_measured(self, notice: Any) -> None:
+        waiting, self._waiting = self._waiting, []
+        self._lag = notice if isinstance(notice, LagReply) else None
+        page = Page(self.text(), METRICS_KIND)
+        for answer in waiting:
+            answer(page)
 
     def describe(self) -> list[Metric]:
         """Return nothing: the node may not run yet."""
@@ -55,6 +83,7 @@ class Metrics(Collector):
         yield from self._machine()
         yield from self._disk()
         yield from self._streams()
+        yield from self._lags()
 
     def _events(self) -> Iterator[Metric]:
         clients = self._node.clients
@@ -134,6 +163,8 @@ class Metrics(Collector):
         )
         step_max_s = driver.step_max_ns / 1e9
         yield _gauge("step_max_seconds", "The longest step.", step_max_s)
+        recent_s = driver.recent_step_max_ns / 1e9
+        yield _gauge("step_max_recent_seconds", "The longest step of 1 to 2 minutes.", recent_s)
         family = CounterMetricFamily(
             "gapless_coverage_marks", "Rare branches that were taken.", labels=["mark"]
         )
@@ -153,6 +184,15 @@ class Metrics(Collector):
         yield _count("commits", "Groups of writes that became durable together.", disk.commits)
         yield _count("writes", "Writes that became durable.", disk.writes)
         yield _gauge("pending_write_bytes", "Bytes that wait for the disk.", disk.pending_bytes)
+        watch, budget = self._node.disk_watch, self._node.broker.components.pubends.log_budget
+        free, total = watch.space and watch.space.free, watch.space and watch.space.total
+        # without a data directory both have no value
+        yield GaugeMetricFamily("gapless_disk_free_bytes", "Free bytes on the disk.", free)
+        yield GaugeMetricFamily("gapless_disk_bytes", "The size of the disk.", total)
+        is_short = float(bool(watch.warning))
+        yield _gauge("disk_short", "1 if less than disk_free_bytes_min is free.", is_short)
+        yield _gauge("all_logs_bytes", "Bytes in all logs together.", budget.bytes)
+        yield _gauge("all_logs_bytes_max", "The limit of all logs together.", budget.bytes_max)
 
     def _streams(self) -> Iterator[Metric]:
         broker = self._node.broker
@@ -178,6 +218,35 @@ class Metrics(Collector):
             for pubend, value in self._logs(name):
                 family.add_metric([pubend], value)
             yield family
+
+    def _lags(self) -> Iterator[Metric]:
+        """The lag of durable subscriptions; without values if it could not be determined."""
+        lag = self._lag
+        for name, text, field in (
+            ("durable_subscriptions", "Durable subscriptions here.", "durable"),
+            ("subscriptions_behind", "Durable subscriptions that are behind.", "behind"),
+            ("subscriptions_lag_unknown", "Those with a stream of unknown lag.", "unknown"),
+            ("lag_events_max", "The greatest lag of a subscription.", "events_max"),
+            ("lag_seconds_max", "The age of the oldest lagging event.", "seconds_max"),
+        ):
+            value = None if lag is None else getattr(lag, field)
+            yield GaugeMetricFamily(f"gapless_{name}", text, value)
+        events = GaugeMetricFamily(
+            "gapless_subscription_lag_events",
+            "Events of a log above the position of a durable subscription, of the oldest lags.",
+            labels=["subscription", "pubend"],
+        )
+        seconds = GaugeMetricFamily(
+            "gapless_subscription_lag_seconds",
+            "The age of the oldest of these events.",
+            labels=["subscription", "pubend"],
+        )
+        for each in () if lag is None else lag.entries:
+            names = [each.subscription, str(each.pubend)]
+            events.add_metric(names, each.events)
+            seconds.add_metric(names, each.seconds)
+        yield events
+        yield seconds
 
     def _logs(self, name: str) -> Iterator[tuple[str, int]]:
         for pubend, hosted in self._node.broker.components.hosted.items():

@@ -29,12 +29,13 @@ from gapless.runtime.authentication import Authenticator
 from gapless.runtime.clients import CHECKS_PER_KEEPALIVE, ClientSessions
 from gapless.runtime.connection import FramedConnection, WriteScheduler
 from gapless.runtime.disk_queue import DiskQueue
+from gapless.runtime.disk_space import SPACE_CHECK_INTERVAL_S, DiskWatch, with_log_limits
 from gapless.runtime.driver import Driver, read_clocks
 from gapless.runtime.health import Health, health_page
-from gapless.runtime.http import Page, WebServer
+from gapless.runtime.http import WebServer
 from gapless.runtime.links import CHECKS_PER_IDLE_TIMEOUT, BrokerLinks
 from gapless.runtime.logs import StructuredLog
-from gapless.runtime.metrics import METRICS_KIND, Metrics
+from gapless.runtime.metrics import Metrics
 from gapless.runtime.open_connections import OpenConnections
 from gapless.runtime.settings import BrokerSettings
 from gapless.runtime.stores import OpenedStore, open_store
@@ -47,12 +48,18 @@ ACCEPTING_TURNS = 3
 """Turns of the loop between accepting a connection and the call of its ``connection_made``."""
 
 
+STEP_WINDOW_S = 60
+"""How often another window starts for the metric of the longest step."""
+
 CORRUPTION_LOG_INTERVAL_S = 0.5
 """How often newly found corruptions are written to the log file."""
 
 
 class Node:
     """One incarnation of a broker. It is started once and stopped once."""
+
+    driver_class: type[Driver] = Driver
+    """Replaced where steps are measured."""
 
     def __init__(
         self,
@@ -80,7 +87,14 @@ class Node:
         """The address of /metrics and /healthz."""
         self._audit: BrokerAudit | None = None
         self._authenticator: Authenticator | None = None
+        self.disk_watch = DiskWatch(
+            settings.data, settings.parameters.disk_free_bytes_min, self._log
+        )
         self._logged_corruptions: dict[PubendId, str] = {}
+        self._is_started = False
+        """Whether clients can connect, so that a failure from now on is not one of the start."""
+        self._is_made = False
+        """Whether the machine, the driver and the connections exist."""
         self._stopping = False
         self._stopped = False
 
@@ -107,6 +121,11 @@ class Node:
         return self._server is not None and not self._stopping and self.failure is None
 
     @property
+    def was_started(self) -> bool:
+        """Whether the start was completed: clients could connect."""
+        return self._is_started
+
+    @property
     def uptime_s(self) -> float:
         """Seconds since the start, or 0 before it."""
         return (time.monotonic_ns() - self._started_ns) / 1e9 if self._started_ns else 0.0
@@ -126,6 +145,8 @@ class Node:
             links=self.links.open_peers,
             links_missing=sorted(self.links.peers.difference(self.links.open_peers)),
             refused=self.refused,
+            disk_free_bytes=self.disk_watch.space and self.disk_watch.space.free,
+            disk_warning=self.disk_watch.warning,
             corrupt={
                 str(pubend): why
                 for pubend, why in self.broker.components.pubends.corruptions.items()
@@ -159,6 +180,7 @@ class Node:
         except BaseException:
             await self.kill()
             raise
+        self._is_started = True
         self._log_started()
 
     def _open_audit(self) -> None:
@@ -179,6 +201,11 @@ class Node:
             self.links.check_idle, parameters.link_idle_timeout_ms / 1_000 / CHECKS_PER_IDLE_TIMEOUT
         )
         self._repeat(self._log_corruptions, CORRUPTION_LOG_INTERVAL_S)
+        self.disk_watch.review()
+        self._repeat(self.disk_watch.review, SPACE_CHECK_INTERVAL_S)
+        self._repeat(self.driver.start_step_window, STEP_WINDOW_S)
+        if self.failure is not None:  # since it was ready
+            raise self.failure
 
     async def _start_web(self) -> None:
         if self.settings.metrics is None:
@@ -186,8 +213,8 @@ class Node:
         metrics = Metrics(self)
         self._web = WebServer(
             {
-                "/metrics": lambda: Page(metrics.text(), METRICS_KIND),
-                "/healthz": lambda: health_page(self.health()),
+                "/metrics": metrics.answer,
+                "/healthz": lambda answer: answer(health_page(self.health())),
             }
         )
         self.metrics_address = await self._web.start(self.settings.metrics)
@@ -200,14 +227,15 @@ class Node:
         self.broker = Broker(
             settings.name,
             settings.cell,
-            parameters,
+            with_log_limits(parameters, settings.data, settings.disk_shared_by),
             neighbourhood,
             opened.records,
             read_clocks(),
             corrupt_pubends=opened.pubends,
             corrupt_subscriptions=opened.subscriptions,
+            addresses=self.addresses,
         )
-        self.driver = Driver(self.broker, self, self._loop, self._fail)
+        self.driver = self.driver_class(self.broker, self, self._loop, self._fail)
         handle, handle_all = self.driver.handle, self.driver.handle_all
         self.clients = ClientSessions(handle, handle_all, parameters, self._log, self._audit)
         self.links = BrokerLinks(
@@ -229,6 +257,7 @@ class Node:
             self._log,
             self._authenticator,
         )
+        self._is_made = True
 
     def _own_token(self) -> str:
         return "" if self._authenticator is None else self._authenticator.own_token
@@ -239,9 +268,10 @@ class Node:
             self._server = await self._loop.create_server(
                 self._accept, host, port, backlog=1_024, start_serving=False
             )
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # a host name that IDNA does not allow
+            reason = getattr(error, "strerror", None) or error
             raise UsageError(
-                f"cannot listen on {self.settings.listen}: {error.strerror or error}; "
+                f"cannot listen on {self.settings.listen}: {reason}; "
                 "choose another address with listen"
             ) from None
         self._address = Address(host, self._server.sockets[0].getsockname()[1])
@@ -359,17 +389,21 @@ class Node:
         self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        """End this incarnation, because it cannot continue."""
+        """End this incarnation, because it cannot continue; during the start, :meth:`start` raises
+        the error.
+        """
         if self.failure is not None or self._stopped:
             return
         self.failure = error
-        self._log_failure(error)
-        self.driver.stop()
+        if self._is_started:
+            self._log_failure(error)
+        if self._is_made:
+            self.driver.stop()
+            self.disk.give_up()
         for connection in self._connections:
             connection.abort()
         if not self._ready.done():
             self._ready.set_exception(error)
-        self.disk.give_up()
         if self._on_failure is not None:
             self._on_failure(error)
 
@@ -438,12 +472,15 @@ class Node:
             handle.cancel()
         if self._web is not None:
             await self._web.stop()
-        if hasattr(self, "links"):
+        if self._is_made:
+            self.clients.filters.close()
             await self.links.stop_dialling()
         await self._wait_for_connections()
         self._stopped = True
-        if hasattr(self, "driver"):
+        if self._is_made:
             self.driver.stop()
+        if not self._ready.cancel() and not self._ready.cancelled():
+            self._ready.exception()  # an error of the start was raised already
         self.disk.flush()
         await self._loop.run_in_executor(None, self.disk.close)
         if self._audit is not None:

@@ -17,6 +17,9 @@ A file in TOML::
     l2 = "10.0.0.3:7400"
     t1 = "10.0.0.4:7400"
 
+    [parameters]  # of all brokers
+    retention_s = "2h"
+
 Or a short form, for overlays on one computer. Cells are c1, c2, …, each with one broker, b1 in c1:
 
 - ``line:N``: N cells in a row
@@ -47,12 +50,14 @@ from gapless.core.errors import UsageError, shortened
 from gapless.core.ids import BrokerId, CellId
 from gapless.core.limits import BROKER_NAME_BYTES_MAX, DELTA_MAX, GENERATED_CELLS_MAX
 from gapless.overlay.neighbourhood import Topology
+from gapless.runtime.parameter_values import ParameterValue, parameter_values
 from gapless.runtime.toml import read_toml, toml_text
 
 __all__ = [
     "BROKERS_MAX",
     "OverlayConfig",
     "generate",
+    "is_overlay_file",
     "load_overlay",
     "overlay_of",
     "single",
@@ -75,6 +80,8 @@ class OverlayConfig(msgspec.Struct, frozen=True, kw_only=True):
     delta: int = 1
     topology: Topology
     addresses: dict[BrokerId, Address] = {}
+    parameters: dict[str, bool | int] = {}
+    """Parameters of all brokers. The file of a broker may override them."""
 
     def __post_init__(self) -> None:
         """Refuse what no broker could start with, before any broker is started."""
@@ -109,6 +116,7 @@ class OverlayConfig(msgspec.Struct, frozen=True, kw_only=True):
                 "edges": [list(edge) for edge in sorted(edges, key=_counted_edge)],
                 "cells": {cell.name: list(cell.brokers) for cell in self.topology.cells},
                 "addresses": {name: str(each) for name, each in self.addresses.items()},
+                "parameters": self.parameters,
             }
         )
 
@@ -145,6 +153,7 @@ class _OverlayFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     delta: int = 1
     edges: list[tuple[str, str]] = []
     addresses: dict[str, str] = {}
+    parameters: dict[str, ParameterValue] = {}
 
 
 def load_overlay(path: Path) -> OverlayConfig:
@@ -157,11 +166,18 @@ def load_overlay(path: Path) -> OverlayConfig:
             delta=found.delta,
             topology=Topology.of(found.cells, found.edges),
             addresses=addresses,
+            parameters=_parameters(found),
         )
         _check_addresses(overlay)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
     return overlay
+
+
+def _parameters(found: _OverlayFile) -> dict[str, bool | int]:
+    if "delta" in found.parameters:
+        raise UsageError("parameters contains delta: write it as the key delta of the file")
+    return parameter_values(found.parameters)
 
 
 def _check_addresses(overlay: OverlayConfig) -> None:
@@ -172,9 +188,13 @@ def _check_addresses(overlay: OverlayConfig) -> None:
 
 def overlay_of(text: str, *, delta: int | None = None) -> OverlayConfig:
     """Return the overlay of a short form or a file name, perhaps with another δ."""
-    is_file = text.endswith(".toml") or "/" in text
-    found = load_overlay(Path(text)) if is_file else generate(text)
+    found = load_overlay(Path(text)) if is_overlay_file(text) else generate(text)
     return found if delta is None else msgspec.structs.replace(found, delta=delta)
+
+
+def is_overlay_file(text: str) -> bool:
+    """Whether a text names a file and is no short form."""
+    return text.endswith(".toml") or "/" in text
 
 
 def generate(text: str) -> OverlayConfig:

@@ -9,13 +9,15 @@ The directory holds everything of an overlay::
     b1/broker.log           the log of the broker; full files are renamed to broker.log.1, …
     b1/store/               the data of the broker
 
-A directory that another supervisor uses, or that was made for another tree, is refused before any
-file is changed, because running brokers read these files when they are started again.
+A file that was edited is kept, unless the operator wants it written again: ``broker.toml`` is used as
+it is, and an ``overlay.toml`` is used if it says the same as the options. A directory that another
+supervisor uses, or that was made for another tree, is refused before any file is changed, because
+running brokers read these files when they are started again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -24,18 +26,21 @@ import msgspec
 from gapless.audit.options import AuditOptions
 from gapless.core.address import Address
 from gapless.core.errors import UsageError
+from gapless.core.ids import BrokerId
 from gapless.runtime.authentication import AccessOptions
 from gapless.runtime.broker_process import BrokerProcess, ProcessPlacement
-from gapless.runtime.config import LogConfig
+from gapless.runtime.config import LogConfig, listen_address
+from gapless.runtime.generated_files import is_edited, set_aside, write_generated
 from gapless.runtime.overlay_config import OverlayConfig, load_overlay
 from gapless.runtime.principals import load_tokens, write_secret
 from gapless.runtime.toml import toml_text
 from gapless.storage.lock import DirectoryLock
 from gapless.wire import new_token
 
-__all__ = ["OverlayDirectory", "refuse_names_of_files"]
+__all__ = ["OverlayDirectory", "edited_addresses", "refuse_names_of_files"]
 
 _OVERLAY: Final = "overlay.toml"
+_CONFIG: Final = "broker.toml"
 _LOCK: Final = "overlay.lock"
 _SECRET: Final = "broker.token"  # noqa: S105  # the name of a file
 
@@ -48,33 +53,31 @@ class OverlayDirectory:
         path: Path,
         overlay: OverlayConfig,
         *,
-        parameters: Mapping[str, bool | int],
         log: LogConfig,
         audit: AuditOptions | None,
         tokens: Path | None,
         placement: ProcessPlacement,
+        overwrite: bool = False,
     ) -> None:
         self.path = path
+        self.kept: list[Path] = []
+        """The edited files that are used as they are."""
+        self._overwrite = overwrite
         self._overlay = overlay
-        self._parameters = dict(parameters)
         self._log = log
         self._audit = audit
         self._tokens = tokens
         self._placement = placement
         self._lock: DirectoryLock | None = None
 
-    def take(self, brokers: Sequence[BrokerProcess], metrics_ports: Sequence[int]) -> None:
-        """Lock the directory and write the files of the brokers, unless it holds another overlay.
-
-        ``metrics_ports`` are in the order of the brokers; if empty, they serve no metrics.
-        """
+    def lock(self) -> None:
+        """Lock the directory, unless it holds another overlay."""
         if self._tokens is not None:
             load_tokens(self._tokens)  # reported here once instead of by every broker
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = DirectoryLock(self.path, _LOCK)
         try:
             self._refuse_other_overlay()
-            self._write_files(brokers, metrics_ports)
         except BaseException:
             self.release()
             raise
@@ -102,15 +105,49 @@ class OverlayDirectory:
             "or start that overlay with its own overlay.toml"
         )
 
-    def _write_files(self, brokers: Sequence[BrokerProcess], metrics_ports: Sequence[int]) -> None:
-        (self.path / _OVERLAY).write_text(self._overlay.to_toml())
+    def write_files(self, brokers: Sequence[BrokerProcess], metrics_ports: Sequence[int]) -> None:
+        """Write the files of the brokers, except those that were edited.
+
+        ``metrics_ports`` are in the order of the brokers; if empty, they serve no metrics.
+        """
+        self.kept.clear()
+        self._refuse_edited_overlay()
+        self._write(self.path / _OVERLAY, self._overlay.to_toml())
         if self._tokens is not None and not self._secret.exists():
             write_secret(self._secret, new_token())
         for index, broker in enumerate(brokers):
             broker.directory.mkdir(mode=0o700, exist_ok=True)
             metrics = Address("127.0.0.1", metrics_ports[index]) if metrics_ports else None
             overlay = self._overlay_file(broker)
-            broker.config_path.write_text(self._config(broker, overlay, metrics))
+            self._write(broker.config_path, self._config(broker, overlay, metrics))
+
+    def _refuse_edited_overlay(self) -> None:
+        """Refuse options that an edited overlay file contradicts, before any file is written."""
+        path = self.path / _OVERLAY
+        if self._overwrite or not is_edited(path):
+            return
+        found = load_overlay(path)
+        differing = [
+            name
+            for name in ("name", "parameters", "addresses")
+            if getattr(found, name) != getattr(self._overlay, name)
+        ]
+        if differing:
+            raise UsageError(
+                f"{path} was edited, and its {' and '.join(differing)} differ from the options: "
+                "start without --topology, --parameter and --retention to use it, or with "
+                "--overwrite to have it written again"
+            )
+
+    def _write(self, path: Path, text: str) -> None:
+        """Write a file, unless it was edited."""
+        if not is_edited(path):
+            write_generated(path, text)
+        elif self._overwrite:
+            set_aside(path)
+            write_generated(path, text)
+        else:
+            self.kept.append(path)
 
     @property
     def _secret(self) -> Path:
@@ -123,7 +160,7 @@ class OverlayDirectory:
             return f"../{_OVERLAY}"
         addresses = {**self._overlay.addresses, **seen}
         view = msgspec.structs.replace(self._overlay, addresses=addresses)
-        (broker.directory / _OVERLAY).write_text(view.to_toml())
+        write_generated(broker.directory / _OVERLAY, view.to_toml())
         return _OVERLAY
 
     def _config(self, broker: BrokerProcess, overlay: str, metrics: Address | None) -> str:
@@ -136,6 +173,8 @@ class OverlayDirectory:
         }
         if metrics is not None:
             values["metrics"] = str(metrics)
+        if len(self._overlay.brokers) > 1:
+            values["disk_shared_by"] = len(self._overlay.brokers)
         log = msgspec.structs.replace(self._log, file=broker.log_path.name)
         values["log"] = msgspec.to_builtins(log)
         if self._audit is not None:
@@ -145,8 +184,13 @@ class OverlayDirectory:
         if self._tokens is not None:
             access = AccessOptions(tokens=str(self._tokens), broker_token=str(self._secret))
             values["access"] = msgspec.to_builtins(access)
-        values["parameters"] = self._parameters
         return toml_text(values)
+
+
+def edited_addresses(path: Path, overlay: OverlayConfig) -> dict[BrokerId, Address]:
+    """Return the addresses of the brokers whose files were edited, as their files have them."""
+    files = {name: path / name / _CONFIG for name, _ in overlay.brokers}
+    return {name: listen_address(file) for name, file in files.items() if is_edited(file)}
 
 
 def refuse_names_of_files(overlay: OverlayConfig) -> None:

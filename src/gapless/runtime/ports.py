@@ -8,11 +8,33 @@ process that requests any free port.
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import weakref
+from collections.abc import Iterable
 
-__all__ = ["ReservedPorts"]
+from gapless.core.address import Address
+from gapless.core.errors import UsageError
+
+__all__ = ["ReservedPorts", "refuse_used_ports"]
+
+
+def refuse_used_ports(addresses: Iterable[Address]) -> None:
+    """Refuse addresses at which no broker can listen, before any process is started."""
+    for address in addresses:
+        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        with socket.socket(family) as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                tried.bind(address)
+            except OSError as error:
+                if error.errno not in {errno.EADDRINUSE, errno.EACCES}:
+                    continue  # the broker finds out more about it
+                raise UsageError(
+                    f"cannot listen on {address}: {os.strerror(error.errno)}; choose another first "
+                    "port with --port, or --port 0 for free ports"
+                ) from None
 
 
 class ReservedPorts:

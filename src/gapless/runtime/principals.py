@@ -96,7 +96,7 @@ def load_tokens(path: Path) -> list[TokenEntry]:
         size = path.stat().st_size
         if size > TOKENS_BYTES_MAX:
             raise UsageError(f"{path} has {size:,} bytes, and may have {TOKENS_BYTES_MAX:,}")
-    return read_toml(path, _TokenFile).tokens
+    return read_toml(path, _TokenFile, secret=True).tokens
 
 
 def entry_of(token: str, entries: Sequence[TokenEntry]) -> TokenEntry | None:

@@ -15,6 +15,7 @@ import gc
 import os
 import resource
 import signal
+import stat
 import sys
 from collections.abc import Coroutine
 from contextlib import suppress
@@ -39,6 +40,7 @@ __all__ = [
     "run_broker",
     "run_loop",
     "serve",
+    "settle_down",
 ]
 
 EXIT_STOPPED: Final = 0
@@ -63,6 +65,8 @@ quarter of the time of reads."""
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 """The values of ``malloc.h`` of glibc."""
+
+_STANDARD_INPUT: Final = 0
 
 T = TypeVar("T")
 
@@ -116,22 +120,51 @@ async def serve(config: BrokerConfig, *, supervised: bool = False) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop_because, f"signal {number.name}")
-    watch = await _watch_input(stop_because) if supervised else None
+    watch: asyncio.BaseTransport | None = None
     node = Node(config.settings, on_failure=lambda error: stop_because(str(error)))
     try:
-        await node.start()
+        watch = await _watch_input(stop_because) if supervised else None
+        if not await _started(node, stop):
+            return EXIT_STOPPED
         if supervised:
             _report_ready(node)
-        _settle_down()
+        settle_down()
         reason = await stop
         await node.stop(reason)
-    except GaplessError as error:
-        LOG.error("broker cannot start: %s", error)
-        return EXIT_WRONG_INPUT if isinstance(error, UsageError) else _exit_code(error)
+    except Exception as error:  # noqa: BLE001 - every error has its exit code
+        return _cannot_start(error) if not node.was_started else _exit_code(error)
     finally:
         if watch is not None:
             watch.close()
     return _exit_code(node.failure)
+
+
+async def _started(node: Node, stop: asyncio.Future[str]) -> bool:
+    """Start a node; return False if a signal came first. The node has ended then."""
+    starting = asyncio.ensure_future(node.start())
+    either: set[asyncio.Future[Any]] = {starting, stop}
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done() and node.failure is None:
+        starting.cancel()
+    try:
+        await starting
+    except asyncio.CancelledError:
+        LOG.info("broker stops before it is ready: %s", stop.result())
+        return False
+    return True
+
+
+def _cannot_start(error: Exception) -> int:
+    """Log in one line why the broker cannot start; return the exit code."""
+    if isinstance(error, OSError):
+        error = StorageError(f"{error.strerror or error} ({error.filename or 'no file'})")
+    if isinstance(error, GaplessError):
+        code = EXIT_WRONG_INPUT if isinstance(error, UsageError) else _exit_code(error)
+        cause = error.__cause__ if code == EXIT_BROKEN else None  # a traceback is for a bug
+        LOG.error("broker cannot start: %s", " ".join(str(error).split()), exc_info=cause)
+        return code
+    LOG.error("broker cannot start, because of a bug: %r", error, exc_info=error)
+    return EXIT_BROKEN
 
 
 def _exit_code(failure: BaseException | None) -> int:
@@ -170,11 +203,25 @@ class _InputEnds(asyncio.Protocol):
 
 async def _watch_input(stop_because: Any) -> asyncio.BaseTransport:
     loop = asyncio.get_running_loop()
+    if not _is_pipe(_STANDARD_INPUT):
+        raise UsageError(
+            "--supervised needs a pipe as standard input, which ends with its supervisor; "
+            "to run a broker without one use gapless broker"
+        )
     transport, _ = await loop.connect_read_pipe(lambda: _InputEnds(stop_because), sys.stdin)
     return transport
 
 
-def _settle_down() -> None:
+def _is_pipe(descriptor: int) -> bool:
+    """Return whether a loop can wait for the end of a descriptor."""
+    try:
+        mode = os.fstat(descriptor).st_mode
+    except OSError:  # it is closed
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
+
+
+def settle_down() -> None:
     """Exclude the objects of the start from garbage collection, and set its thresholds."""
     sys.setswitchinterval(SWITCH_S)
     gc.collect()

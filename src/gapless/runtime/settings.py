@@ -37,6 +37,8 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Which tokens are required; None: none."""
     restarts: int = 0
     """How often a supervisor has restarted the broker."""
+    disk_shared_by: int = 1
+    """How many brokers have their data on this disk."""
 
     def __post_init__(self) -> None:
         """Refuse a broker outside its overlay, too large frames, and tokens without a secret."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -64,6 +65,40 @@ class OpenedStore(NamedTuple):
     """Everything corrupt, for operators."""
 
 
+async def _opened_by_thread(
+    opened: Callable[[], tuple[Storage, Loaded]], loop: asyncio.AbstractEventLoop
+) -> tuple[Storage, Loaded]:
+    """Open a store in a thread for which neither a cancelled caller nor the process waits.
+
+    A long log takes long to check. If the caller was cancelled, the thread closes the store.
+    """
+    done: asyncio.Future[tuple[Storage, Loaded]] = loop.create_future()
+
+    def deliver(found: tuple[Storage, Loaded] | None, error: BaseException | None) -> None:
+        if done.cancelled():
+            if found is not None:
+                found[0].close()
+        elif error is not None:
+            done.set_exception(error)
+        elif found is not None:
+            done.set_result(found)
+
+    def work() -> None:
+        found, problem = None, None
+        try:
+            found = opened()
+        except BaseException as error:  # noqa: BLE001 - the caller raises it
+            problem = error
+        try:
+            loop.call_soon_threadsafe(deliver, found, problem)
+        except RuntimeError:  # the loop is closed: the process ends
+            if found is not None:
+                found[0].close()
+
+    threading.Thread(target=work, name="gapless-opening", daemon=True).start()
+    return await done
+
+
 async def open_store(
     data: Path | None,
     loop: asyncio.AbstractEventLoop,
@@ -86,12 +121,14 @@ async def open_store(
             on_failure=partial(call_in_loop, on_failure),
         )
         try:
-            return storage, storage.load()
+            loaded = storage.load()
+            storage.make_reserve()
+            return storage, loaded
         except BaseException:
             storage.close()
             raise
 
-    storage, loaded = await loop.run_in_executor(None, opened)
+    storage, loaded = await _opened_by_thread(opened, loop)
     refused = {
         **{f"pubend {pubend}": why for pubend, why in loaded.corrupt.items()},
         **{f"subscription {name}": why for name, why in loaded.subscriptions.items()},

@@ -37,8 +37,12 @@ from gapless.runtime.broker_process import (
 )
 from gapless.runtime.config import LogConfig
 from gapless.runtime.overlay_config import OverlayConfig
-from gapless.runtime.overlay_directory import OverlayDirectory, refuse_names_of_files
-from gapless.runtime.ports import ReservedPorts
+from gapless.runtime.overlay_directory import (
+    OverlayDirectory,
+    edited_addresses,
+    refuse_names_of_files,
+)
+from gapless.runtime.ports import ReservedPorts, refuse_used_ports
 from gapless.runtime.process import EXIT_WRONG_INPUT
 
 __all__ = ["BrokerStartError", "Supervisor", "supervise"]
@@ -78,13 +82,15 @@ class Supervisor:
         log: LogConfig | None = None,
         audit: AuditOptions | None = None,
         tokens: Path | None = None,
+        overwrite: bool = False,
         restart: bool = True,
         placement: ProcessPlacement = LocalPlacement(),  # noqa: B008  # it has no state
         on_event: Callable[[ProcessEvent], None] = _ignore,
     ) -> None:
         """``port`` is the port of the first broker, the others follow; 0 chooses free ports.
 
-        With ``tokens``, a file of principals, brokers require tokens.
+        With ``tokens``, a file of principals, brokers require tokens. Files in ``data`` that were
+        edited are used as they are, or with ``overwrite`` moved aside.
         """
         refuse_names_of_files(overlay)
         self.data = data.absolute()
@@ -95,6 +101,12 @@ class Supervisor:
         count = len(overlay.brokers)
         self._reserved_ports = ReservedPorts(0 if port else count)
         ports = _ports_from(port, count) if port else self._reserved_ports.ports
+        kept = {} if overwrite else edited_addresses(self.data, overlay)
+        overlay = msgspec.structs.replace(
+            overlay,
+            addresses={**overlay.addresses, **kept},
+            parameters={**overlay.parameters, **(parameters or {})},
+        )
         self.overlay = _with_addresses(overlay, host, ports)
         self._reserved_metrics_ports = ReservedPorts(count if metrics else 0)
         """Reserved too, so that metrics have the same ports after a restart."""
@@ -105,12 +117,17 @@ class Supervisor:
         self._directory = OverlayDirectory(
             self.data,
             self.overlay,
-            parameters=parameters or {},
             log=log or LogConfig(),
             audit=audit,
             tokens=None if tokens is None else tokens.absolute(),
             placement=placement,
+            overwrite=overwrite,
         )
+
+    @property
+    def kept_files(self) -> Sequence[Path]:
+        """The edited files that are used as they are."""
+        return self._directory.kept
 
     def __getitem__(self, name: BrokerId) -> BrokerProcess:
         """Return a broker by its name."""
@@ -150,8 +167,15 @@ class Supervisor:
                 raise BrokerStartError(message, broker.exit_code)
 
     def take_directory(self) -> None:
-        """Lock the data directory and write the brokers' files, unless the directory is refused."""
-        self._directory.take(self.brokers, self._reserved_metrics_ports.ports)
+        """Lock the data directory and write the brokers' files, unless something is refused."""
+        self._directory.lock()
+        try:
+            here = [each for each in self.brokers if not self._placement.command(each.name)]
+            refuse_used_ports(each.address for each in here)
+            self._directory.write_files(self.brokers, self._reserved_metrics_ports.ports)
+        except BaseException:
+            self.release_directory()
+            raise
 
     def release_directory(self) -> None:
         """Release the data directory for another supervisor."""

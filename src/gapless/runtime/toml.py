@@ -2,47 +2,126 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
+import msgspec.inspect
 
-from gapless.core.errors import UsageError
+from gapless.core.errors import UsageError, shortened
 
 __all__ = ["read_toml", "toml_text"]
 
 T = TypeVar("T")
 
 
-def read_toml(path: Path, kind: type[T]) -> T:
-    """Read a file into a struct; unknown keys are refused, because most are misspelt."""
+def read_toml(path: Path, kind: type[T], *, secret: bool = False) -> T:
+    """Read a file into a struct; unknown keys are refused, because most are misspelt.
+
+    An error names the key, the value that it has, and the values that it may have. The error of a
+    file with secrets shows no value.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {_reason(error)}") from None
     try:
-        return msgspec.convert(tomllib.loads(text), kind)
+        values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path} is not TOML: {error}") from None
+    except RecursionError:
+        raise UsageError(f"{path} is nested too deeply") from None
+    try:
+        return msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
-        raise UsageError(f"{path}: {_named(str(error), kind)}") from None
+        if isinstance(error.__cause__, ValueError):  # the struct itself refused it
+            raise UsageError(f"{path}: {error.__cause__}") from None
+        raise UsageError(f"{path}: {_problem(str(error), values, kind, secret)}") from None
 
 
 def _reason(error: OSError | UnicodeDecodeError) -> str:
     return str(error.strerror if isinstance(error, OSError) else error)
 
 
-def _named(problem: str, kind: type) -> str:
-    """Name the key and list the valid keys."""
-    problem = problem.replace("Object contains unknown field", "there is no key")
-    problem = problem.replace("Object missing required field", "there must be a key")
-    problem = problem.replace(" - at `$", " - at `").replace("at `.", "at `")
-    if "there is no key" in problem and " - at " not in problem:
-        keys = ", ".join(field.encode_name for field in msgspec.structs.fields(kind))
-        return f"{problem}; valid keys: {keys}"
-    return problem
+def _problem(problem: str, values: Any, kind: type, secret: bool) -> str:
+    """Describe a validation error by the key, its value and the allowed values."""
+    what, _, at = problem.partition(" - at `$")
+    found = _KEY.findall(at.rstrip("`"))
+    keys = [name for name, _ in found]
+    shape: Any = msgspec.inspect.type_info(kind)
+    for name, index in found:
+        values = values[int(index) if index else name] if _has(values, name, index) else None
+        shape = _inside(shape, name)
+    where = ".".join(filter(None, keys))
+    if "unknown field" in what or "missing required field" in what:
+        missing = what.partition("`")[2].rstrip("`")
+        names = ", ".join(each.encode_name for each in getattr(shape, "fields", ()))
+        key = f"{where}.{missing}" if where else missing
+        if "unknown" in what:
+            return f"there is no key `{key}`; valid keys: {names}"
+        return f"there must be a key `{key}`"
+    if secret:
+        return f"{where} is invalid: it must be {_allowed(shape)}"
+    shown = msgspec.json.encode(values, enc_hook=str).decode()
+    return f"{where} is {shortened(shown)}: it must be {_allowed(shape)}"
+
+
+_KEY: Final = re.compile(r"\.(\w+)|\[(\d*|\.\.\.)\]")
+
+
+def _has(values: Any, name: str, index: str) -> bool:
+    if index:
+        return isinstance(values, list) and index.isdecimal() and int(index) < len(values)
+    return isinstance(values, dict) and name in values
+
+
+def _inside(shape: Any, name: str) -> Any:
+    """Return the type of a key, or of the entries of a list or table."""
+    shape = _plain(shape)
+    for each in getattr(shape, "fields", ()):
+        if each.encode_name == name:
+            return _plain(each.type)
+    for part in ("value_type", "item_type"):
+        if hasattr(shape, part):
+            return _plain(getattr(shape, part))
+    return shape
+
+
+def _plain(shape: Any) -> Any:
+    """Return the type itself of one that may also be absent."""
+    types = [each for each in getattr(shape, "types", ()) if type(each).__name__ != "NoneType"]
+    return types[0] if len(types) == 1 else shape
+
+
+def _allowed(shape: Any) -> str:
+    """Describe the values of a type."""
+    name = type(shape).__name__
+    if name == "UnionType":
+        return " or ".join(map(_allowed, shape.types))
+    if name == "LiteralType":
+        return f"one of {', '.join(map(str, shape.values))}"
+    if name == "EnumType":
+        return f"one of {', '.join(str(each.value) for each in shape.cls)}"
+    if name == "IntType":
+        least = "" if shape.ge is None else f" from {shape.ge:,}"
+        most = "" if shape.le is None else f" to {shape.le:,}"
+        return f"a whole number{least}{most}"
+    if name == "StrType" and shape.pattern:
+        return f"a text in quotes that matches {shape.pattern}"
+    if name in {"TupleType", "ListType", "VarTupleType"}:
+        return "a list" if name != "TupleType" else f"a list of {len(shape.item_types)}"
+    return _DESCRIPTIONS.get(name, "a table")
+
+
+_DESCRIPTIONS: Final = {
+    "StrType": "a text in quotes",
+    "BoolType": "true or false",
+    "FloatType": "a number",
+    "DateTimeType": "a date and time, such as 2027-01-31T00:00:00Z",
+}
 
 
 def toml_text(values: Mapping[str, Any]) -> str:

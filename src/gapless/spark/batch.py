@@ -14,9 +14,17 @@ from gapless.spark.batches import ArrowBatches
 from gapless.spark.columns import STANDARD, AttributeColumn
 from gapless.spark.network import LOG, OverlayClient
 from gapless.spark.options import SourceOptions
-from gapless.spark.planning import Range, after, check_end, check_released, ranges
+from gapless.spark.planning import (
+    Range,
+    after,
+    check_end,
+    check_released,
+    note_released_beginnings,
+    ranges,
+)
 from gapless.spark.pushing import ReadBounds, push
 from gapless.spark.reading import read_range
+from gapless.spark.sentences import sentence_first
 
 __all__ = ["BatchReader", "LogPartition", "read_part"]
 
@@ -29,6 +37,7 @@ class LogPartition(InputPartition):
         self.part = part
 
 
+@sentence_first
 def read_part(
     partition: InputPartition,
     columns: Sequence[AttributeColumn],
@@ -80,6 +89,7 @@ class BatchReader(DataSourceReader):
         self._bounds = ReadBounds()
         self.pushFilters: Any = _Pushing(self)
 
+    @sentence_first
     def push(self, predicates: list[Predicate]) -> Iterable[Predicate]:
         """Let brokers evaluate what they can; return the predicates that Spark has to evaluate.
 
@@ -95,6 +105,7 @@ class BatchReader(DataSourceReader):
         self._filter_text, self._bounds = str(found.filter), found.bounds
         return found.rest
 
+    @sentence_first
     def partitions(self) -> Sequence[InputPartition]:
         """Return the ranges for tasks, fixed when the query is planned."""
         options, bounds = self._options, self._bounds
@@ -102,19 +113,22 @@ class BatchReader(DataSourceReader):
         try:
             names = network.chosen(options.pubends)
             extents = {each: network.extent(each, self._filter_text) for each in names}
-            starts = after(options.start or "earliest", extents)
+            start = options.start or "earliest"
+            starts = after(start, extents)
+            if start == "earliest":
+                note_released_beginnings(extents)
             ends = after(options.end or "latest", extents)
             check_end(options.end, extents)
             skipped = {}
             for name, extent in extents.items():
-                start = max(starts[name], bounds.low - 1)
+                first = max(starts[name], bounds.low - 1)
                 end = min(ends[name], bounds.high, extent.top)
                 if bounds.pubends is not None and name not in bounds.pubends:
-                    end = start
-                starts[name] = check_released(name, start, extent, end, options.on_release)
+                    end = first
+                starts[name] = check_released(name, first, extent, end, options.on_release)
                 ends[name] = end
-                if starts[name] > start:
-                    skipped[name] = starts[name] - start
+                if starts[name] > first:
+                    skipped[name] = starts[name] - first
             _warn_of_skipped(skipped)
             return [
                 LogPartition(each)

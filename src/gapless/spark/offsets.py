@@ -1,8 +1,9 @@
 """Offsets: positions of a stream as Spark keeps them in a checkpoint.
 
-An offset is a JSON object with ``positions`` (the tick up to which each pubend was read) and, if
+An offset is a JSON object with ``positions`` (the tick up to which each pubend was read); if
 released ranges were skipped, ``skipped`` (how many ticks of each pubend since the start of the
-query).
+query); and ``released`` (of each pubend whose beginning was released before the query began to read
+it, the last released tick).
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ __all__ = ["Offset"]
 
 
 class Offset(msgspec.Struct, frozen=True):
-    """A position, and what was skipped before it."""
+    """A position, and what was skipped or released before it."""
 
     positions: dict[str, Tick]
     skipped: dict[str, int] = {}
+    released: dict[str, Tick] = {}
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> Offset:
@@ -32,11 +34,13 @@ class Offset(msgspec.Struct, frozen=True):
         >>> Offset.of({"quotes": 1700}) == Offset.of({"positions": {"quotes": 1700}})
         True
         """
-        positions, skipped = stored.get("positions"), stored.get("skipped", {})
-        if not isinstance(positions, Mapping) or not isinstance(skipped, Mapping):
-            positions, skipped = stored, {}
+        positions: Any = stored.get("positions")
+        skipped = stored.get("skipped", {})
+        released = stored.get("released", {})
+        if not all(isinstance(each, Mapping) for each in (positions, skipped, released)):
+            positions, skipped, released = stored, {}, {}
         try:
-            return cls(dict(Position(positions)), dict(skipped))
+            return cls(dict(Position(positions)), dict(skipped), dict(released))
         except UsageError as error:
             raise UsageError(f"the checkpoint has no valid position: {error}") from error
 
@@ -45,4 +49,6 @@ class Offset(msgspec.Struct, frozen=True):
         found: dict[str, Any] = {"positions": dict(sorted(self.positions.items()))}
         if self.skipped:
             found["skipped"] = dict(sorted(self.skipped.items()))
+        if self.released:
+            found["released"] = dict(sorted(self.released.items()))
         return found

@@ -22,6 +22,7 @@ __all__ = [
     "after",
     "check_end",
     "check_released",
+    "note_released_beginnings",
     "note_skipped",
     "ranges",
     "released_error",
@@ -100,6 +101,16 @@ def check_released(
         raise released_error(pubend, start + 1, released)
     note_skipped(pubend, start + 1, released)
     return released
+
+
+def note_released_beginnings(extents: Mapping[str, Extent]) -> dict[str, Tick]:
+    """Log the pubends whose beginning is released, for a read of everything; return these ticks."""
+    found = {name: extent.released for name, extent in extents.items() if extent.released > 0}
+    for name, released in sorted(found.items()):
+        at = _EPOCH + timedelta(microseconds=released)
+        text = "%s: its beginning is released, so the read starts after the tick %d (%s)"
+        LOG.warning(text, name, released, at.isoformat())
+    return found
 
 
 def note_skipped(pubend: str, low: Tick, high: Tick) -> None:

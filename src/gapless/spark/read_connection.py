@@ -31,6 +31,7 @@ from gapless.core.errors import (
     DeadlineError,
     ProtocolError,
     RefusedError,
+    UsageError,
 )
 from gapless.messages.clients import ReadLog, ReadPart, Refused
 from gapless.wire import (
@@ -113,7 +114,7 @@ class ReadConnection:
     def answer(self) -> UncopiedReadPart:
         """Wait for the requested part. A refusal is raised at the deadline, not before."""
         ends_at = monotonic() + self._deadline_s
-        refused: RefusedError | None = None
+        refused: RefusedError | UsageError | None = None
         while (left := ends_at - monotonic()) > 0:
             try:
                 answer = self._received(left)

@@ -40,6 +40,7 @@ from gapless.client import Backoff, Session, StagedPart, StagedWriter, connect
 from gapless.client.loop_thread import EventLoopThread
 from gapless.core.errors import AuthenticationError, GaplessError, UsageError
 from gapless.spark.row_mapping import RowMapping, events_of, shape_of
+from gapless.spark.sentences import sentence_first
 from gapless.spark.sink_options import SinkOptions
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._options = options
         self._shape = shape_of(schema, options)
 
+    @sentence_first
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:
         """Stage the rows of a partition, in a task."""
         context = _task()
@@ -84,6 +86,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         writer = f"{self._options.writer}-{query}" if self._options.writer else query
         return _stage(self._options, self._shape, iterator, writer, int(batch))
 
+    @sentence_first
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Publish a batch, in the driver."""
         parts = _parts(messages)
@@ -92,6 +95,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             raise UsageError(f"batch {batchId} has a message of batch {wrong[0]}")
         _commit(self._options, parts)
 
+    @sentence_first
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Drop the staged rows of a batch, in the driver."""
         del batchId
@@ -111,14 +115,17 @@ class BatchWriter(DataSourceArrowWriter):
             # this object goes to all tasks and to the commit, so they have one writer
             self._writer = f"{options.writer or 'spark'}-{uuid4().hex}"
 
+    @sentence_first
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedMessage:
         """Stage the rows of a partition, in a task."""
         return _stage(self._options, self._shape, iterator, self._writer, self._batch)
 
+    @sentence_first
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Publish all rows, in the driver."""
         _commit(self._options, _parts(messages))
 
+    @sentence_first
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Drop the staged rows, in the driver."""
         pubends = {part.pubend for part in _parts(messages)}

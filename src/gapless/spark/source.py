@@ -23,6 +23,7 @@ from gapless.core.errors import UsageError
 from gapless.spark.batch import BatchReader
 from gapless.spark.columns import STANDARD, TYPES, AttributeColumn, ColumnType, check_names
 from gapless.spark.options import SourceOptions, parse_options
+from gapless.spark.sentences import sentence_first
 from gapless.spark.sink import BatchWriter, StreamWriter, check_let_in
 from gapless.spark.sink_options import SinkOptions, parse_sink_options
 from gapless.spark.streaming import StreamReader
@@ -63,26 +64,31 @@ class GaplessSource(DataSource):
         """Return the name for ``format(…)``."""
         return "gapless"
 
+    @sentence_first
     def schema(self) -> StructType:
         """Return the standard columns, then the declared attributes."""
         standard = [AttributeColumn(name, kind) for name, kind in STANDARD.items()]
         fields = [*standard, *self._chosen.columns]
         return StructType([StructField(each.name, _TYPES[each.kind]) for each in fields])
 
+    @sentence_first
     def reader(self, schema: StructType) -> BatchReader:
         """Return the reader of a batch."""
         return BatchReader(self._chosen, columns_of(schema))
 
+    @sentence_first
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
         """Return the reader of a stream."""
         return StreamReader(self._chosen, columns_of(schema))
 
+    @sentence_first
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """Return the writer of a batch."""
         made = BatchWriter(self._target, schema, overwrite)
         check_let_in(self._target)
         return made
 
+    @sentence_first
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
         """Return the writer of a stream."""
         made = StreamWriter(self._target, schema, overwrite)

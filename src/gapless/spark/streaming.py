@@ -23,7 +23,8 @@ from gapless.spark.lookahead import Lookahead
 from gapless.spark.network import Extent, OverlayClient
 from gapless.spark.offsets import Offset
 from gapless.spark.options import SourceOptions
-from gapless.spark.planning import after, check_released, ranges
+from gapless.spark.planning import after, check_released, note_released_beginnings, ranges
+from gapless.spark.sentences import sentence_first
 
 __all__ = ["StreamReader"]
 
@@ -86,10 +87,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- offsets -------------------------------------------------------------------------------
 
+    @sentence_first
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return the start of a query without a checkpoint."""
         extents = self._extents(anew=True)
-        starts = after(self._options.start or "latest", extents)
+        start = self._options.start or "latest"
+        starts = after(start, extents)
         if self._durable_reader is not None:
             starts |= {
                 name: tick
@@ -97,17 +100,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if name in extents
             }
             self._durable_reader.keep(starts)
-        return Offset(starts).stored()
+        read = {name: each for name, each in extents.items() if starts[name] == each.released}
+        released = note_released_beginnings(read) if start == "earliest" else {}
+        return Offset(starts, released=released).stored()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return the limit of a micro-batch."""
         most = self._options.events_max
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
+    @sentence_first
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Record the end of the run."""
         self._target = {name: each.top for name, each in self._extents(anew=True).items()}
 
+    @sentence_first
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: dict[str, Any], limit: ReadLimit
     ) -> dict[str, Any]:
@@ -135,7 +142,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if ends == starts and not new:
             time.sleep(_IDLE_S)
             return offset.stored()
-        return Offset({**offset.positions, **ends, **new}, skipped).stored()
+        released = offset.released
+        if new:
+            released = released | note_released_beginnings({name: extents[name] for name in new})
+        return Offset({**offset.positions, **ends, **new}, skipped, released).stored()
 
     def _goal(self, name: str, extent: Extent) -> Tick:
         top = extent.top
@@ -152,6 +162,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             unknown = [name for name in unknown if name in self._target]
         return {name: extents[name].released for name in unknown}
 
+    @sentence_first
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the ranges of a micro-batch for tasks."""
         network, lookahead = self._overlay()
@@ -168,6 +179,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for each in ranges(network, starts, ends, self._options.partition_bytes)
         ]
 
+    @sentence_first
     def commit(self, end: dict[str, Any]) -> None:
         """Release the logs up to this position, which the query has processed."""
         self._overlay()

@@ -20,7 +20,8 @@ slow or stalled disk the writer thread commits.
 A trim is one small write: it moves the mark below which rows do not count. The rows are deleted
 later, some with every commit and the rest when the writer is idle (:mod:`.space_reclaim`), so a
 trim of many gigabytes delays nothing. New rows reuse free space. When a quarter of the file is
-free, it is returned to the file system, a few pages at a time.
+free, it is returned to the file system, a few pages at a time. Deleted rows are not overwritten: on a
+full disk there is no space for that.
 
 Invariants
 ----------
@@ -44,7 +45,7 @@ Invariants
 
 The file format
 ---------------
-The data directory has ``broker.lock`` with the process that uses it, and ``broker.db`` (with
+The data directory has ``broker.lock`` with the process that uses it, ``reserve``, and ``broker.db`` (with
 ``-wal`` and ``-shm`` while in use), an SQLite database in WAL mode, ``synchronous=FULL``,
 ``auto_vacuum=INCREMENTAL``, pages of 8 KiB. ``application_id`` identifies gapless, ``user_version``
 is the format. Bodies are msgpack, checksums CRC-32 (:mod:`.codec`).
@@ -70,7 +71,9 @@ waits for it (:mod:`.wal`). If readers prevent its restart until it is large (``
 the writer delays the fetches for one checkpoint and truncates it.
 
 :func:`verify`, :func:`list_logs` and :func:`export` (:mod:`.inspection`) are for operators. They
-only read, and they work while the broker runs.
+only read, and they work while the broker runs. :func:`open_stopped` (:mod:`.stopped`) changes the
+data directory of a broker that does not run. A running broker keeps some space in reserve for it
+(:mod:`.reserve`).
 """
 
 from __future__ import annotations
@@ -84,6 +87,7 @@ from gapless.storage.inspection import (
     verify,
 )
 from gapless.storage.loading import Loaded
+from gapless.storage.stopped import StoppedStore, open_stopped
 from gapless.storage.storage import Statistics, Storage
 
 __all__ = [
@@ -91,9 +95,11 @@ __all__ = [
     "LogSummary",
     "LogVerification",
     "Statistics",
+    "StoppedStore",
     "Storage",
     "VerificationReport",
     "export",
     "list_logs",
+    "open_stopped",
     "verify",
 ]

@@ -61,12 +61,14 @@ class _Packed(msgspec.Struct, array_like=True, tag=LogRow.__name__):
     stream_epoch: int
     control_version: int
     clock: int
+    before: int
     publications: msgspec.Raw
 
 
 _encoder = msgspec.msgpack.Encoder()
 _record_decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)
 _row_decoder = msgspec.msgpack.Decoder(LogRow)
+_number_decoder = msgspec.msgpack.Decoder(int)
 _key_encoder = msgspec.json.Encoder()
 _key_decoder = msgspec.json.Decoder(tuple[str, ...])
 _UNDECODABLE = (msgspec.MsgspecError, ValueError, TypeError)
@@ -151,6 +153,7 @@ def encode_row(row: LogRow, packed_events: bytes = b"") -> bytes:
             row.stream_epoch,
             row.control_version,
             row.clock,
+            row.before,
             msgspec.Raw(packed_events),
         )
     )
@@ -160,7 +163,16 @@ def encode_packed(row: AppendPackedRow) -> bytes:
     """Return the frame of a log row with packed publications, equal to that of the decoded row."""
     publications = msgspec.Raw(row.publications)
     return _encoder.encode(
-        _Packed(row.pubend, row.first, row.last, row.stream_epoch, 0, row.clock, publications)
+        _Packed(
+            row.pubend,
+            row.first,
+            row.last,
+            row.stream_epoch,
+            0,
+            row.clock,
+            row.before,
+            publications,
+        )
     )
 
 
@@ -176,23 +188,25 @@ def packed_row(stored: StoredRow, checksum: object) -> PackedRow:
     """
     _check_sum(stored, checksum)
     try:
-        offset = _after_fields(stored.frame)
+        offset, end = _last_field(stored.frame)
+        before = _number_decoder.decode(stored.frame[offset:end])
     except IndexError:
         raise CorruptionError("it cannot be decoded: it ends too early") from None
-    return PackedRow(stored.first, stored.last, memoryview(stored.frame)[offset:])
+    return PackedRow(stored.first, stored.last, before, memoryview(stored.frame)[end:])
 
 
-def _after_fields(frame: bytes) -> int:
-    """Return the offset of the publications, after all other fields, which are texts and ints.
+def _last_field(frame: bytes) -> tuple[int, int]:
+    """Return where the last field before the publications starts and ends: ``before``.
 
-    A decoder would scan the publications to find their end, which is known here.
+    All these fields are texts and ints. A decoder would also scan the publications to find their
+    end, which is known here.
     """
-    offset = 1  # after the head of the row
+    start, offset = 0, 1  # after the head of the row
     for field in ("tag", *LogRow.__struct_fields__[:-1]):
         if field == "pubend":
             offset = _after(frame, offset + 1)  # the head of a pair, and its name
-        offset = _after(frame, offset)
-    return offset
+        start, offset = offset, _after(frame, offset)
+    return start, offset
 
 
 def _after(frame: bytes, offset: int) -> int:

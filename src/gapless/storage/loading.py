@@ -152,7 +152,11 @@ def check_structure(connection: sqlite3.Connection, table: str) -> None:
     """
     found = connection.execute(f"PRAGMA integrity_check({table})").fetchall()
     if found != [("ok",)]:
-        raise CorruptionError(f"the table {table} is corrupt: {found[0][0]}")
+        problem = " ".join(str(found[0][0]).split())
+        raise CorruptionError(
+            f"the table {table} is corrupt: {problem}; nothing was changed: check the disk, and "
+            "save the readable rows with gapless log export"
+        )
 
 
 def walk_labels(connection: sqlite3.Connection) -> Iterator[str]:

@@ -34,7 +34,7 @@ DATABASE: Final = "broker.db"
 APPLICATION: Final = 0x6761706C
 """``application_id`` of our databases, "gapl"."""
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """``user_version``: raised when a program that does not know the change would misread the file."""
 
 PAGE_BYTES: Final = 8_192
@@ -47,6 +47,15 @@ _BUSY_S = 10.0
 
 _TRUNCATE_WAIT_MS = 50
 """How long writes may wait for the WAL to be truncated; after that, it is tried again later."""
+
+_REMEDIES: Final = {
+    sqlite3.SQLITE_READONLY: "let the user of the broker write it and its directory",
+    sqlite3.SQLITE_CANTOPEN: "let the user of the broker read and write it and its directory",
+    sqlite3.SQLITE_PERM: "let the user of the broker read and write it and its directory",
+    sqlite3.SQLITE_BUSY: "another program has locked it: end that program",
+    sqlite3.SQLITE_IOERR: "check the disk, its free space and the log of the system",
+}
+"""What to do about an error of SQLite, by its code."""
 
 _TABLES = """
 CREATE TABLE records (
@@ -72,6 +81,9 @@ def connect_writer(directory: Path, *, durable: bool) -> sqlite3.Connection:
         try:
             _check_format(connection, path)
             _set_up(connection, path, durable=durable)
+            # SQLite opens a file that this user may not write, and fails at the first write.
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("ROLLBACK")
             # Data that a crash left in the WAL can be read but may not be on disk. The checkpoint
             # copies it to the database and syncs it before any reader acts on it.
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -142,11 +154,16 @@ def storage_error(error: Exception, what: str) -> StorageError:
     if code == sqlite3.SQLITE_FULL:
         return DiskFullError(
             f"{what}: no space is left on the disk ({error}, {name}); "
-            "free space and start the broker again: acknowledged events are safe"
+            "free space and start the broker again, or release events with gapless log trim first; "
+            "acknowledged events are safe"
         )
     if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
-        return CorruptionError(f"{what}: the database is corrupt ({error}, {name})")
-    return StorageError(f"{what}: {error} ({name})")
+        return CorruptionError(
+            f"{what}: the database is corrupt ({error}, {name}); nothing was changed: "
+            "check the disk, and save the readable rows with gapless log export"
+        )
+    remedy = _REMEDIES.get(code)
+    return StorageError(f"{what}: {error} ({name})" + (f"; {remedy}" if remedy else ""))
 
 
 @contextmanager
@@ -202,6 +219,8 @@ def _set_up(connection: sqlite3.Connection, path: Path, *, durable: bool) -> Non
     if mode != "wal":
         raise StorageError(f"{path}: the file system does not support a WAL (journal mode {mode})")
     connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
+    # some builds of SQLite overwrite deleted rows by default: a trim would write the log once more
+    connection.execute("PRAGMA secure_delete=OFF")
     connection.execute("PRAGMA wal_autocheckpoint=0")  # checkpoints happen outside of commits
     connection.execute(f"PRAGMA journal_size_limit={WAL_BYTES_KEPT}")
     if _is_empty(connection):

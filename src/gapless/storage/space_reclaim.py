@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from gapless.core.limits import FREE_PAGES_KEPT
 from gapless.storage.codec import LogMark
+from gapless.storage.schema import PAGE_BYTES
 
 __all__ = ["SpaceReclaimer"]
 
@@ -24,7 +25,9 @@ _PAGES_AT_ONCE = 128
 class SpaceReclaimer:
     """The trimmed rows and free pages that are still to be reclaimed."""
 
-    def __init__(self, marks: Iterable[LogMark]) -> None:
+    def __init__(self, marks: Iterable[LogMark], free_part: int = 4) -> None:
+        self._free_part = free_part
+        """Free pages are returned if they are more than this part of the file; 0: always."""
         self._trimmed = {mark.label: mark.trimmed for mark in marks}
         self._looking = True
         """Whether free pages are to be counted."""
@@ -38,12 +41,16 @@ class SpaceReclaimer:
         """Record that rows of a log no longer count."""
         self._trimmed[mark.label] = mark.trimmed
 
-    def step(self, connection: sqlite3.Connection) -> None:
-        """Reclaim some space, inside a transaction of the caller."""
+    def step(self, connection: sqlite3.Connection) -> int:
+        """Reclaim some space, inside a transaction of the caller.
+
+        Return about how many bytes that adds to the WAL.
+        """
         if self._trimmed:
             self._delete_rows(connection)
         elif self._looking:
-            self._looking = _give_back(connection)
+            self._looking = self._give_back(connection)
+        return _PAGES_AT_ONCE * PAGE_BYTES
 
     def _delete_rows(self, connection: sqlite3.Connection) -> None:
         label, up_to = next(iter(self._trimmed.items()))
@@ -56,12 +63,12 @@ class SpaceReclaimer:
             del self._trimmed[label]
             self._looking = True
 
-
-def _give_back(connection: sqlite3.Connection) -> bool:
-    """Return some free pages to the file system if many are free; return whether it did."""
-    free = connection.execute("PRAGMA freelist_count").fetchone()[0]
-    pages = connection.execute("PRAGMA page_count").fetchone()[0]
-    if free <= max(FREE_PAGES_KEPT, pages // 4):
-        return False
-    connection.execute(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})").fetchall()
-    return True
+    def _give_back(self, connection: sqlite3.Connection) -> bool:
+        """Return some free pages to the file system if many are free; return whether it did."""
+        free = connection.execute("PRAGMA freelist_count").fetchone()[0]
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        kept = max(FREE_PAGES_KEPT, pages // self._free_part) if self._free_part else 0
+        if free <= kept:
+            return False
+        connection.execute(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})").fetchall()
+        return True

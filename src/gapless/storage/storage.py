@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Final, Self, TypeAlias
 
@@ -43,6 +43,7 @@ from gapless.storage.inline_commits import InlineCommitPolicy
 from gapless.storage.loading import Loaded, load_marks, load_records
 from gapless.storage.lock import DirectoryLock
 from gapless.storage.reading import ReadResult, read_log
+from gapless.storage.reserve import drop_reserve, make_reserve
 from gapless.storage.schema import (
     connect_reader,
     connect_writer,
@@ -149,7 +150,10 @@ class Storage:
         try:
             _make_directory(directory)
         except OSError as error:
-            raise StorageError(f"{directory} cannot be created: {error.strerror}") from error
+            raise StorageError(
+                f"{directory} cannot be created: {error.strerror}; choose another data directory, "
+                "or let the user of the broker write its parent"
+            ) from error
         return cls(directory, on_done=on_done, on_failure=on_failure, durable=durable)
 
     def __enter__(self) -> Self:
@@ -176,6 +180,13 @@ class Storage:
                 return load_records(connection, self._corrupt_logs)
         finally:
             connection.close()
+
+    def make_reserve(self) -> None:
+        """Reserve space for changes on a full disk; it is given back when the storage is closed.
+
+        After a failed write it stays.
+        """
+        make_reserve(self._directory)
 
     def write(self, write: Write) -> None:
         """Queue a write; it is reported when it is durable. After a failure it is dropped."""
@@ -259,6 +270,8 @@ class Storage:
             thread.join()
         self._reader.close()
         self._writer.close()
+        if self._failure is None:
+            drop_reserve(self._directory)
         self._lock.release()
 
     def _queued_row(self, change: AppendRow | AppendPackedRow) -> QueuedRow:
@@ -346,7 +359,11 @@ class Storage:
         while size < GROUP_BYTES_MAX:
             if self._writes.empty() and (batch or self._reclaimer.waits):
                 break
-            write = self._writes.get()
+            try:
+                write = self._writes.get(timeout=self._wal.idle_s)
+            except Empty:
+                self._wal.note_idle()
+                break
             if write is None:
                 self._last_group = True
                 break
@@ -363,13 +380,12 @@ class Storage:
             group.add(write)
         self._writer.execute("BEGIN IMMEDIATE")
         group.apply(self._writer)
-        if self._reclaimer.waits:
-            self._reclaimer.step(self._writer)
+        reclaimed = self._reclaimer.step(self._writer) if self._reclaimer.waits else 0
         self._writer.execute("COMMIT")
         self._bytes_done += size
         self._written += len(batch)
         self._commits += bool(batch)
-        self._wal.grew(size)
+        self._wal.grew(size + reclaimed)
         for pubend in group.trimmed:
             self._reclaimer.trimmed(group.marks[pubend])
         return group

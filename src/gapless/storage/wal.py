@@ -1,7 +1,9 @@
-"""WAL checkpoints, and truncation if readers have let the WAL grow.
+"""WAL checkpoints, and truncation if a burst or readers have let the WAL grow.
 
 SQLite would checkpoint inside the commit that makes the WAL long enough, which would delay that
-commit. So the writer checkpoints here, after the commit was reported.
+commit. So the writer checkpoints here, after the commit was reported. If another process reads,
+the WAL cannot be truncated. It is tried again while nothing is written, so that at rest the WAL
+is below ``WAL_BYTES_MAX``.
 """
 
 from __future__ import annotations
@@ -22,17 +24,32 @@ _CHECKPOINT_BYTES = 4 * 1024 * 1024
 them the same as the one before."""
 
 
+_RETRY_S = 1.0
+"""How long the writer is idle before it tries again to truncate a large WAL."""
+
+
 class WalCheckpointer:
     """Counts the commits and bytes written to the WAL since the last checkpoint."""
 
     def __init__(self, directory: Path) -> None:
         self._path = wal_path(directory)
         self._commits = self._bytes = 0
+        self._is_large = self._is_idle = False
 
     @property
     def is_due(self) -> bool:
         """Whether a checkpoint is due."""
-        return self._commits >= _CHECKPOINT_COMMITS or self._bytes >= _CHECKPOINT_BYTES
+        is_long = self._commits >= _CHECKPOINT_COMMITS or self._bytes >= _CHECKPOINT_BYTES
+        return is_long or (self._is_large and self._is_idle)
+
+    @property
+    def idle_s(self) -> float | None:
+        """How long to wait for a write before a checkpoint is due; None if it is not needed."""
+        return _RETRY_S if self._is_large else None
+
+    def note_idle(self) -> None:
+        """Note that there was no write for ``idle_s``."""
+        self._is_idle = True
 
     def grew(self, size: int) -> None:
         """Count a commit of this size."""
@@ -42,8 +59,13 @@ class WalCheckpointer:
     def checkpoint(self, writer: sqlite3.Connection, reading: threading.Lock) -> None:
         """Checkpoint the WAL; if it is still large, truncate it while no fetch is ``reading``."""
         self._commits = self._bytes = 0
+        self._is_idle = False
         with suppress(sqlite3.Error):  # nothing is lost: it is retried, and writes report errors
             checkpoint_wal(writer)
-        if self._path.stat().st_size > WAL_BYTES_MAX:
+        if self._size() > WAL_BYTES_MAX:
             with reading:
                 truncate_wal(writer)
+        self._is_large = self._size() > WAL_BYTES_MAX
+
+    def _size(self) -> int:
+        return self._path.stat().st_size

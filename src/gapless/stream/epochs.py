@@ -15,7 +15,7 @@ from gapless.core.ticks import Tick
 from gapless.messages.records import StreamEpochRecord
 from gapless.messages.streams import KnowledgeRange, StreamEpoch
 
-__all__ = ["StreamEpochs", "StreamVector"]
+__all__ = ["EMPTY_VECTOR", "StreamEpochs", "StreamVector"]
 
 
 class StreamVector(NamedTuple):
@@ -29,7 +29,7 @@ class StreamVector(NamedTuple):
 
 
 EMPTY_VECTOR = StreamVector(0, 0, {})
-"""Stream epoch 0: ticks before the first epoch serve no SHB; no subscription can start there."""
+"""Stream epoch 0: ticks before the oldest epoch serve no SHB; no subscription can start there."""
 
 
 class StreamEpochs:

@@ -15,7 +15,8 @@ until it is forgotten, which gives Q. The mapping to GD:
   may mean "acknowledged". Here F only means silence, or filtered for a cell and stream epoch, so D
   wins.
 - E (error) is :class:`KnowledgeConflictError`: two different publications at one tick, or one tick
-  in two stream epochs or control versions. It stops the broker.
+  in two stream epochs or control versions. A range of a peer that leads to it is dropped; of this
+  broker, it stops the broker.
 
 A knowledge range states for all its ticks: these are D, all others F. All operations return ranges
 that state the same or less. None changes its argument.
@@ -225,10 +226,13 @@ def overlaid(
 ) -> tuple[KnowledgeRange, list[Publication]]:
     """Return a known range with the D of an overlapping one, and the publications that were F.
 
-    The known range keeps its ticks. Raises :class:`KnowledgeConflictError` if both cannot be true.
+    The known range keeps its ticks and its stream epoch. Stream epoch 0 agrees with every other: it
+    claims the least, and the PHB gives it to ticks whose epoch it keeps no longer (R31). Raises
+    :class:`KnowledgeConflictError` if both cannot be true.
     """
     low, high = max(known.low, other.low), min(known.high, other.high)
-    if known.stream_epoch != other.stream_epoch or known.control_version != other.control_version:
+    numbers = {known.stream_epoch, other.stream_epoch} - {0}
+    if len(numbers) > 1 or known.control_version != other.control_version:
         versions = f"{known.stream_epoch}/{known.control_version} and {other.stream_epoch}/{other.control_version}"
         raise KnowledgeConflictError(
             pubend, low, f"in two stream epochs or control versions, {versions}"

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from gapless.content.filter import Filter
 from gapless.core.context import Context
 from gapless.core.errors import FilterError
 from gapless.core.ids import PubendId
-from gapless.core.limits import NAME_MAX
+from gapless.core.limits import NAME_MAX, UNKNOWN_STREAMS_MAX
 from gapless.messages.clients import (
     Ack,
     Credit,
@@ -33,7 +35,7 @@ from gapless.messages.clients import (
 from gapless.subscribers.cursor_state import Started
 from gapless.subscribers.filters import Filters
 from gapless.subscribers.merge import merged_by_client
-from gapless.subscribers.protocols import Hosting, ResumeRules
+from gapless.subscribers.protocols import Hosting, HostingSearch, ResumeRules
 from gapless.subscribers.registry import Registry
 from gapless.subscribers.seeks import NEGATIVE, seek_target
 from gapless.subscribers.start_guarantee import ConfirmedFilter, StartGuarantee, invalid_reason
@@ -52,12 +54,14 @@ class SubscriberCalls:
         registry: Registry,
         hosting: Hosting,
         moves: ResumeRules,
+        search: HostingSearch,
     ) -> None:
         self._context = context
         self._filters = filters
         self._registry = registry
         self._hosting = hosting
         self._moves = moves
+        self._search = search
         self._made = 0
         self.handlers: Mapping[type, Callable[[str, Any], None]] = {
             Subscribe: self._subscribe,
@@ -88,9 +92,42 @@ class SubscriberCalls:
     # --- subscribing ---------------------------------------------------------------------------
 
     def _subscribe(self, client: str, call: Subscribe) -> None:
+        """Subscribe here, or wherever the subscription of that name is hosted (MV-15)."""
         reason = self._invalid_reason(call)
         if reason is not None:
             self._refuse(client, call.request, reason)
+            return
+        texts = (call.filter or "", *(each.filter for each in call.past_filters))
+        filters = [self._filter(client, call.request, text) for text in texts]
+        new_filter = filters[0]
+        if new_filter is None or None in filters:
+            return
+        if not call.durable:
+            self._subscribe_here(client, call, new_filter)
+        elif call.hosting is not None:
+            self._search.confirm(call.subscription)
+            self._subscribe_here(client, call, new_filter)
+        else:
+            self._search.resolve(
+                client,
+                call.request,
+                call.subscription,
+                lambda: self._subscribe_found(client, call, new_filter),
+                anyway=call.create,
+            )
+
+    def _subscribe_found(self, client: str, call: Subscribe, new_filter: Filter) -> None:
+        """Subscribe after a search, in which the subscriptions of this broker may have changed."""
+        reason = self._invalid_reason(call)
+        if reason is None:
+            self._subscribe_here(client, call, new_filter)
+        else:
+            self._refuse(client, call.request, reason)
+
+    def _subscribe_here(self, client: str, call: Subscribe, new_filter: Filter) -> None:
+        reason = self._unknown_reason(call)
+        if reason is not None:
+            self._refuse(client, call.request, reason, RefusalCause.UNAVAILABLE)
             return
         found = self._registry.subscriptions.get(call.subscription)
         newer = None if call.hosting is None else self._hosting.newer_hosting(call.hosting)
@@ -99,11 +136,16 @@ class SubscriberCalls:
             refused = Refused(call.request, reason, RefusalCause.WRONG_BROKER, newer.broker, newer)
             self._context.notify(client, refused)
             return
-        texts = (call.filter, *(each.filter for each in call.past_filters))
-        filters = [self._filter(client, call.request, text) for text in texts]
-        new_filter = filters[0]
-        if new_filter is None or None in filters:
+        if found is not None and not call.take_over and found.client not in {client, None}:
+            self._refuse(client, call.request, _in_use(found))
             return
+        if call.filter is None:
+            if found is None:
+                reason = _no_filter(call.subscription)
+                self._refuse(client, call.request, reason, RefusalCause.FILTER_REQUIRED)
+                return
+            call = msgspec.structs.replace(call, filter=found.newest.text)
+            new_filter = found.newest.filter
         if found is not None:
             if self._registry.is_older(client, found):
                 reason = _fenced_reason(call.subscription)
@@ -143,6 +185,8 @@ class SubscriberCalls:
         most = self._context.parameters.segments_max
         if len(call.past_filters) > most:
             return f"{len(call.past_filters)} past filters are more than {most} (segments_max)"
+        if call.past_filters and call.hosting is None:
+            return "past filters need a hosting reference"
         if call.start.unnamed is StartKind.POSITION:
             return "a start needs a rule for pubends of which it names no position"
         if (
@@ -150,6 +194,8 @@ class SubscriberCalls:
             and (fault := invalid_reason(call.start_guarantees)) is not None
         ):
             return fault
+        if call.filter is None and not call.durable:
+            return "a subscription that is not durable needs a filter"
         if call.credit < 0:
             return f"credit cannot be negative ({call.credit})"
         if found is not None and found.durable != call.durable:
@@ -165,6 +211,25 @@ class SubscriberCalls:
                 "end it or use another name"
             )
         return None
+
+    def _unknown_reason(self, call: Subscribe) -> str | None:
+        """Return why a position names too many pubends that are not announced here, or None."""
+        if call.start.kind is not StartKind.POSITION:
+            return None
+        announced, joined = self._filters.announced_pubends, self._registry.joined_pubends
+        named = {pubend for pubend, _ in call.start.position}
+        new = len(named.difference(announced, joined))
+        if not new:
+            return None
+        unknown = new + sum(pubend not in announced for pubend in joined)
+        if unknown <= UNKNOWN_STREAMS_MAX:
+            return None
+        self._context.mark("too many unknown pubends in a position")
+        return (
+            f"the position names {new:,} pubends that are not announced to this broker, and with "
+            f"those of other subscriptions there may be {UNKNOWN_STREAMS_MAX:,} (limit "
+            "UNKNOWN_STREAMS_MAX); retry later, or leave pubends out that no longer exist"
+        )
 
     def _create(
         self,
@@ -296,8 +361,9 @@ class SubscriberCalls:
             return  # the cursors may not exist yet
         found.merge.reset(0)
         position = []
+        named = dict(call.start.position)
         for pubend, cursor in found.cursors.items():
-            tick = seek_target(call.start, cursor)
+            tick = seek_target(call.start, named, cursor)
             if tick is not None and isinstance(cursor.start, Started):
                 cursor.merge_exclusion.repositioned(tick)
                 cursor.verification.stop()
@@ -320,6 +386,17 @@ class SubscriberCalls:
 
 def _fenced_reason(name: str) -> str:
     return f"the subscription {name!r} was fenced by a newer connection"
+
+
+def _in_use(found: HostedSubscription) -> str:
+    return (
+        f"the subscription {found.name!r} is in use by the client {found.client}: "
+        "stop that client, or take the subscription over (gapless sub --take-over, take_over=True)"
+    )
+
+
+def _no_filter(name: str) -> str:
+    return f"there is no durable subscription {name!r}: give a filter to create it"
 
 
 def _not_yours(name: str) -> str:

@@ -34,6 +34,7 @@ from gapless.subscribers.filter_switch import FilterSwitch
 from gapless.subscribers.log_hold import LogHolds
 from gapless.subscribers.record import SavedCursor, StoredCursor
 from gapless.subscribers.retention import LogRetention
+from gapless.subscribers.settled import SettledTick
 from gapless.subscribers.start_verification import StartVerification
 
 if TYPE_CHECKING:
@@ -75,7 +76,9 @@ class Cursor:
         """Counts moves. A write that was started before the last move does not update the start."""
         self.buffer = Buffer(resources.context.parameters, resources.backlog)
         self.limits = DeliveryLimits(subscription)
+        self.settled = SettledTick(self)
         self._mark_dirty = resources.step_end.mark
+        self._note_waiting = resources.step_end.note_waiting
         self.verification = StartVerification(self)
         self.merge_exclusion = MergeExclusion(self)
         self.log_holds = LogHolds(self)
@@ -192,13 +195,14 @@ class Cursor:
         guaranteed = self.verification.has_guarantee
         phase = CursorPhase.GUARANTEED if guaranteed else CursorPhase.PENDING
         self.enter(phase, CursorInput.WAITED)
+        self._note_waiting(self)
 
     def wait_at(self, position: Tick) -> None:
         """Keep the log above a tick while the PHB is queried for the start."""
         self.position = position
 
     def start_if_served(self, low: Tick, time: VirtualTime) -> None:
-        """Start at tick ``low`` if ``time``, which its epoch serves, is enough (R44)."""
+        """Start at a tick if the virtual time that its stream epoch serves is enough (R44)."""
         subscription, required_from = self.subscription, self.required_from
         if required_from is None or required_from > time:
             return
@@ -352,6 +356,7 @@ class Cursor:
         """Take at most ``most`` events up to a tick that may be sent, and that precede any gap."""
         events = self.buffer.take_events(most, min(up_to, self.limits.tick))
         if events:
+            self.settled.sending(events[0].tick)
             self.last_sent = events[-1].tick
         return events
 
@@ -359,6 +364,7 @@ class Cursor:
         """Take a gap if it is next in the buffer and may be sent."""
         gap = self.buffer.take_gap(min(up_to, self.limits.tick))
         if gap is not None:
+            self.settled.sending(gap.low)
             # the client acknowledges a gap like an event, because the notice may be lost
             self.last_sent = max(self.last_sent, gap.high)
         return gap
@@ -395,6 +401,7 @@ class Cursor:
 
     def disconnect(self) -> None:
         """The client has disconnected. Unacknowledged events are read from the log again."""
+        self.settled.client_left()
         self.catch_up.stop()
         self.filter_switch.switch_now()
         self.buffer.clear()
@@ -427,6 +434,7 @@ class Cursor:
     def _move_position(self, position: Tick) -> None:
         assert isinstance(self.start, Started), "only a started cursor has a position to leave"
         self.position = position
+        self.settled.moved(position)
         self.start = self.start._replace(origin=position)
 
     def move_to(self, tick: Tick, *, earliest: bool = False) -> None:
@@ -444,6 +452,7 @@ class Cursor:
             self.verification.stop()
             self.seek_count += 1
             self.position = tick
+            self.settled.moved(tick)
             self.start = Started(min(start.after, tick), tick, tick, min(start.acked_stored, tick))
             self.merge_exclusion.repositioned(tick)
             self.retention.lower(tick)

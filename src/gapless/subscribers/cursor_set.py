@@ -30,15 +30,32 @@ class CursorSet:
         self._filters = resources.filters
         self._subends = resources.subends
         self.by_pubend: dict[PubendId, Cursor] = {}
+        self._positioned: tuple[StartPoint, dict[PubendId, Tick]] = (StartPoint(), {})
+        """A start of the subscription, and its position by pubend."""
+
+    # --- where it starts -----------------------------------------------------------------------
+
+    def _positions(self) -> dict[PubendId, Tick]:
+        """Return the position of the start, which may have tens of thousands of pubends."""
+        start = self._subscription.start
+        if self._positioned[0] is not start:
+            is_positioned = start.kind is StartKind.POSITION
+            self._positioned = start, dict(start.position) if is_positioned else {}
+        return self._positioned[1]
+
+    def start_kind(self, pubend: PubendId) -> StartKind:
+        """Return how the subscription starts on a pubend."""
+        start = self._subscription.start
+        if start.kind is not StartKind.POSITION:
+            return start.kind
+        return start.kind if pubend in self._positions() else start.unnamed
 
     # --- which pubends -------------------------------------------------------------------------
 
     def update_all(self) -> None:
         """Create missing cursors: on pubends that the filters may match or that have a position."""
         subscription = self._subscription
-        start = subscription.start
-        positioned = [pubend for pubend, _ in start.position if start.kind is StartKind.POSITION]
-        for pubend in sorted({*self._filters.announced_pubends, *positioned}):
+        for pubend in sorted({*self._filters.announced_pubends, *self._positions()}):
             self.update(pubend)
         subscription.forget_imported()  # the cursors with a position have taken the segments over
 
@@ -55,7 +72,7 @@ class CursorSet:
                 self._subends.join_best_effort(pubend)
             return
         cursor = self.by_pubend.get(pubend)
-        is_positioned = subscription.start.on(pubend) is StartKind.POSITION
+        is_positioned = pubend in self._positions()
         if cursor is None and (is_met or is_positioned):
             if newly_announced:
                 self._note_guarantee(pubend)
@@ -85,11 +102,11 @@ class CursorSet:
         subscription = self._subscription
         cursor = self._add(pubend)
         start = subscription.start
-        match start.on(pubend):
+        match self.start_kind(pubend):
             case StartKind.POSITION:
                 cursor.filter_switch.import_segments(subscription.imported_segments)
                 acked = subscription.acked_elsewhere.get(pubend, 0)
-                cursor.start_in_past(dict(start.position)[pubend], acked=acked)
+                cursor.start_in_past(self._positions()[pubend], acked=acked)
             case StartKind.EARLIEST:
                 cursor.start_in_past(None)
             case StartKind.TIME:
@@ -97,10 +114,8 @@ class CursorSet:
                 cursor.start_in_past(max(start.clock - 1, subscription.merged))
             case StartKind.LATEST:
                 cursor.wait_for_start()
-        if subscription.order is Order.TOTAL:
-            for each in self.by_pubend.values():
-                each.subend.register(each)
-                each.subend.review_eager()
+        if len(self.by_pubend) == 2:
+            self._review_merge()  # the first stream waits for the second from now on
         self._subends.review_abandoned(pubend)
         self._subends.review_exclusion(cursor)
         subscription.mark_dirty()
@@ -111,13 +126,24 @@ class CursorSet:
         self.by_pubend[pubend] = made
         return made
 
+    def _review_merge(self) -> None:
+        """In total order, note again which streams the merge waits for (R51).
+
+        A merge waits for silence while there is a client, and more than one stream.
+        """
+        if self._subscription.order is Order.TOTAL:
+            for cursor in self.by_pubend.values():
+                cursor.subend.register(cursor)
+
     def drop(self, cursor: Cursor) -> None:
-        """The subscription does not need a pubend any more."""
+        """The subscription does not need the pubend any more."""
         cursor.drop()
         if self.by_pubend.get(cursor.pubend) is cursor:
             del self.by_pubend[cursor.pubend]
             self._subscription.guarantees.clear(cursor.pubend)
         cursor.log_holds.release()
+        if len(self.by_pubend) == 1:
+            self._review_merge()  # a single stream waits for no other
 
     def restore(self, record: SubscriptionRecord, segments: StoredSegments) -> None:
         """Restore the cursors that have started."""
@@ -131,7 +157,7 @@ class CursorSet:
         """The client has disconnected."""
         for cursor in self.by_pubend.values():
             cursor.disconnect()
-            cursor.subend.review_eager()
+        self._review_merge()
 
     def resume(self, start: StartPoint, seek_count: int, *, exactly: bool) -> None:
         """Continue at the client's position; ``exactly`` there, also below the acknowledged tick.
@@ -159,7 +185,6 @@ class CursorSet:
                 cursor.start_in_past(own)
             else:
                 cursor.stay_pending()
-            cursor.subend.review_eager()
             self._subends.review_exclusion(
                 cursor, positioned=own is not None, excluded=pubend in start.excluded
             )

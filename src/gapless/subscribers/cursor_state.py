@@ -3,7 +3,8 @@
 Theory of operation
 -------------------
 ======================  ============================================================================
-PENDING                 The cursor has no start. It starts where a stream epoch serves its filter.
+PENDING                 The cursor has no start. It starts where a stream epoch serves its filter:
+                        behind the horizon in the same step, or with a range that is handed over.
 GUARANTEED              The cursor has no start. The SHB queries the PHB since when it knew the
                         subscription, and only the reply starts the cursor (R46).
 CATCHING_UP             The cursor reads the log from its position on.
@@ -72,7 +73,7 @@ class CursorInput(Enum):
     """Inputs that may change the phase of a cursor."""
 
     WAITED = "it waits for its start, with or without a start guarantee"
-    SERVED = "a range is handed over whose stream epoch serves its filter"
+    SERVED = "the stream epoch of a range, or of the horizon, serves its filter"
     VERIFIED = "the PHB answered since when it knew the subscription"
     PLACED = "it starts at a position, or with the earliest event of the log"
     RESTORED = "it was restored from the record of its subscription"

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from gapless.core.ids import PubendId
+from gapless.core.limits import SEQUENCE_MAX
 from gapless.core.ticks import Tick
 from gapless.messages.clients import Delivery, Gap, Order
 from gapless.messages.streams import Publication
@@ -82,7 +83,7 @@ class ClientDelivery:
 
     def add_credit(self, events: int) -> None:
         """The client accepts more events."""
-        self.credit += events
+        self.credit = min(self.credit + events, SEQUENCE_MAX)
 
     def connect(self, credit: int) -> None:
         """A client has connected, with a first credit."""

@@ -1,6 +1,7 @@
 """The switch from one filter to the next on one cursor (R47).
 
-A live cursor switches where its stream serves the next filter. Any other cursor switches at once,
+A live cursor switches where its stream serves the next filter: in the same step if the present
+stream epoch does. Any other cursor switches at once,
 and reads from the log what the next filter matches above the switch. In both cases the end of the
 filter is stored before the client is sent anything beyond it.
 """
@@ -26,7 +27,9 @@ class FilterSwitch:
     def __init__(self, cursor: Cursor) -> None:
         self._cursor = cursor
         self._segments = cursor.segments
-        self._filters = cursor.subscription.resources.filters
+        resources = cursor.subscription.resources
+        self._filters = resources.filters
+        self._note_waiting = resources.step_end.note_waiting
 
     def import_segments(self, imported: ImportedSegments) -> None:
         """Add the filters that ended at a former hosting broker."""
@@ -48,7 +51,9 @@ class FilterSwitch:
         else:
             self._segments.set_next(segment)
             cursor.subend.register(cursor)
-            if cursor.phase is not CursorPhase.LIVE:
+            if cursor.phase is CursorPhase.LIVE:
+                self._note_waiting(cursor)
+            else:
                 self.switch_now()
 
     def switch_if_served(self, low: Tick, time: VirtualTime) -> None:

@@ -8,7 +8,6 @@ needed.
 from __future__ import annotations
 
 from gapless.core.ids import VirtualTime
-from gapless.messages.clients import Order
 from gapless.subscribers.cursor import Cursor
 
 __all__ = ["CursorGroups"]
@@ -32,22 +31,17 @@ class CursorGroups:
         self.turn = 0
         """Counts cursors that became live: an answer to an older read may lack events for them."""
         self._merging: dict[str, Cursor] = {}
-        """Cursors in total order."""
+        """Cursors whose merges wait for silence of this stream."""
         self._changes = 0
         """Counts registrations, to detect that the result in ``_coverage`` is out of date."""
         self._coverage: tuple[VirtualTime, int] | None = None
         """A virtual time that served all live cursors, and the value of ``_changes`` then."""
 
-    def register(self, cursor: Cursor) -> bool:
-        """Note the phase and filters of a cursor. Return whether it is new and in total order."""
+    def register(self, cursor: Cursor) -> None:
+        """Note the phase and filters of a cursor, which may be new."""
         self._changes += 1
         name = cursor.subscription.name
-        is_new = name not in self.all
-        merges = is_new and cursor.subscription.order is Order.TOTAL
-        if is_new:
-            self.all[name] = cursor
-        if merges:
-            self._merging[name] = cursor
+        self.all.setdefault(name, cursor)
         if cursor.is_live and name not in self.live:
             self.turn += 1
         has_guarantee = cursor.verification.has_guarantee
@@ -56,22 +50,28 @@ class CursorGroups:
         _sort(self.live, cursor, belongs=cursor.is_live)
         _sort(self.behind, cursor, belongs=cursor.in_merge or cursor.reads_log)
         _sort(self.changing, cursor, belongs=cursor.segments.next is not None)
-        return merges
+        _sort(self._merging, cursor, belongs=cursor.in_merge)
 
-    def forget(self, cursor: Cursor) -> bool:
-        """Forget a cursor. Return whether it was in total order."""
+    def forget(self, cursor: Cursor) -> None:
+        """Forget a cursor."""
         name = cursor.subscription.name
         if self.all.get(name) is not cursor:
-            return False
-        del self.all[name]
-        for group in (self.pending, self.guaranteed, self.live, self.behind, self.changing):
+            return
+        for group in (
+            self.all,
+            self.pending,
+            self.guaranteed,
+            self.live,
+            self.behind,
+            self.changing,
+            self._merging,
+        ):
             group.pop(name, None)
-        return self._merging.pop(name, None) is not None
 
     @property
     def is_merged(self) -> bool:
         """Whether a merge waits for this stream."""
-        return any(cursor.in_merge for cursor in self._merging.values())
+        return bool(self._merging)
 
     def is_covered(self, time: VirtualTime | None) -> bool:
         """Return whether a stream that serves this SHB up to a time serves all live cursors."""

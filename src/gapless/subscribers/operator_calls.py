@@ -178,17 +178,19 @@ class OperatorCalls:
                 "it has streams on the pubends that its filter can match"
             )
         for cursor in subscription.cursors.values():
-            tick = self._target(start, cursor)
+            tick = self._target(start, ticks, cursor)
             present = max(self._context.clock, cursor.subend.horizon)
             if tick is not None and tick > present:
                 return f"{tick} is in the future of {cursor.pubend}, which is at {present}"
         return None
 
-    def _target(self, start: StartPoint, cursor: Cursor) -> Tick | None:
+    def _target(
+        self, start: StartPoint, named: Mapping[PubendId, Tick], cursor: Cursor
+    ) -> Tick | None:
         """Return the tick after which a cursor continues; None if it is not moved, or not known."""
         if start.kind is StartKind.LATEST and not cursor.subend.has_base:
             return None
-        return seek_target(start, cursor)
+        return seek_target(start, named, cursor)
 
     def _move(
         self, subscription: HostedSubscription, start: StartPoint
@@ -197,9 +199,9 @@ class OperatorCalls:
         self._context.mark("operator moved a subscription")
         number = subscription.note_seek()
         position: list[tuple[PubendId, Tick]] = []
-        unmoved = []
+        unmoved, named = [], dict(start.position)
         for pubend, cursor in subscription.cursors.items():
-            tick = self._target(start, cursor)
+            tick = self._target(start, named, cursor)
             if tick is not None:
                 cursor.move_to(tick, earliest=start.kind is StartKind.EARLIEST)
                 cursor.note_seek(number)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CancellableRequest",
     "Hosting",
+    "HostingSearch",
     "Interest",
     "PubendRequester",
     "PubendStatus",
@@ -114,6 +115,27 @@ class Hosting(Protocol):
 
     def end_remote(self, reference: HostingReference) -> None:
         """A client has ended, at this broker, a subscription that another broker hosts."""
+
+
+class HostingSearch(Protocol):
+    """Requests for a durable subscription by its name alone (MV-15)."""
+
+    def confirm(self, name: str) -> None:
+        """A client has presented a reference to a subscription: that decides, not a search."""
+
+    def resolve(
+        self,
+        client: str,
+        request: int,
+        name: str,
+        execute: Callable[[], None],
+        *,
+        anyway: bool = False,
+    ) -> None:
+        """Execute a request here if this broker hosts the subscription, or none does.
+
+        Otherwise redirect or refuse it. ``anyway``: execute it also if some broker is silent.
+        """
 
 
 class ResumeRules(Protocol):

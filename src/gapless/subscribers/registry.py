@@ -6,7 +6,7 @@ connection before it, which may be dead without the broker having noticed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from gapless.content.filter import Filter
 from gapless.core.context import Context
@@ -64,6 +64,20 @@ class Registry:
     def durable(self) -> list[HostedSubscription]:
         """Return the durable subscriptions."""
         return [each for each in self.subscriptions.values() if each.durable]
+
+    def durable_named(self, name: str) -> HostedSubscription | None:
+        """Return the durable subscription of a name, or None."""
+        found = self.subscriptions.get(name)
+        return found if found is not None and found.durable else None
+
+    def is_connected(self, client: str) -> bool:
+        """Return whether a client is connected."""
+        return client in self._arrivals
+
+    @property
+    def joined_pubends(self) -> Collection[PubendId]:
+        """The guaranteed pubends on which subscriptions have cursors, or had until recently."""
+        return self._subends.guaranteed.keys()
 
     def of_client(self, client: str) -> dict[str, HostedSubscription]:
         """Return the subscriptions of a connected client, by name."""

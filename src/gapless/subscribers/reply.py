@@ -14,7 +14,6 @@ from gapless.core.context import Timer
 from gapless.core.parameters import microseconds
 from gapless.messages.clients import (
     HostingReference,
-    PastFilter,
     PendingStart,
     PositionTuple,
     RefusalCause,
@@ -134,11 +133,6 @@ class SubscribeReply:
         subscription = self._subscription
         if not subscription.durable:
             return Subscribed(request, self._position(), pending)
-        past_filters = tuple(
-            PastFilter(segment.text, tuple(ends))
-            for segment in subscription.segments[:-1]
-            if (ends := [end for end in subscription.ends_of(segment) if end[1] > 0])
-        )
         return Subscribed(
             request,
             self._position(),
@@ -146,7 +140,7 @@ class SubscribeReply:
             subscription.seek_count,
             subscription.hosting_reference,
             subscription.newest.text,
-            past_filters,
+            subscription.past_filters,
             subscription.start.for_unnamed(),
             subscription.guarantees.message(),
             subscription.guarantees.confirmed is None and not subscription.epoch,

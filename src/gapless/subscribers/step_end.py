@@ -1,4 +1,4 @@
-"""The end of a step: the subscriptions to review, and the paused clients."""
+"""The end of a step: waiting cursors, the subscriptions to review, and the paused clients."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gapless.core.context import Context
 
 if TYPE_CHECKING:
+    from gapless.subscribers.cursor import Cursor
     from gapless.subscribers.subscription import HostedSubscription
 
 __all__ = ["StepEnd"]
@@ -19,6 +20,8 @@ class StepEnd:
         self._context = context
         self.touched: dict[str, HostedSubscription] = {}
         """The subscriptions to review when the step ends."""
+        self._waiting: dict[Cursor, None] = {}
+        """Cursors that have begun to wait until their stream serves a filter."""
         self._full: set[str] = set()
         """Paused clients: their connections are full, and their events wait in the buffers."""
 
@@ -26,9 +29,16 @@ class StepEnd:
         """Review a subscription when the step ends."""
         self.touched[subscription.name] = subscription
 
+    def note_waiting(self, cursor: Cursor) -> None:
+        """Start a cursor, or switch its filter, when the step ends if its stream serves it."""
+        self._waiting[cursor] = None
+
     def flush(self) -> None:
         """Send the results of the step."""
-        while self.touched:
+        while self.touched or self._waiting:
+            waiting, self._waiting = self._waiting, {}
+            for cursor in waiting:
+                cursor.subend.offer_horizon(cursor)
             touched, self.touched = self.touched, {}
             for subscription in touched.values():
                 if not subscription.ended:

@@ -7,7 +7,8 @@ by one, the ranges that follow the doubt horizon. The stream epoch of a range co
 time up to which this SHB is served in its ticks:
 
 - A pending cursor starts at the first tick of the range if its virtual start time is reached
-  (VT 4.1.8). A pending next filter applies from that tick on.
+  (VT 4.1.8). A pending next filter applies from that tick on. If nothing is known to exist above
+  the horizon, both do so behind the horizon at once, by the stream epoch of the horizon.
 - If a live cursor is *not* served (this SHB is inactive, or listed with a lower time), the range
   may be silent where the cursor has events. The range is not covered: the subend reads it from the
   log, exactly for every filter of this SHB.
@@ -38,10 +39,10 @@ from gapless.messages.streams import (
     StreamEpoch,
     Unreadable,
 )
-from gapless.stream.epochs import StreamEpochs
+from gapless.stream.epochs import EMPTY_VECTOR, StreamEpochs
 from gapless.stream.horizon import DoubtHorizon
 from gapless.stream.istream import IStream, MemoryAccount
-from gapless.stream.ranges import cut
+from gapless.stream.ranges import KnowledgeConflictError, cut
 from gapless.subscribers.cursor import Cursor
 from gapless.subscribers.groups import CursorGroups
 from gapless.subscribers.protocols import PubendRequester
@@ -177,19 +178,19 @@ class Subend:
 
     def register(self, cursor: Cursor) -> None:
         """Note the phase and the filters of a cursor, which may be new."""
-        if self.groups.register(cursor):
-            self.review_eager()
+        self.groups.register(cursor)
+        self._review_eager()
 
     def forget(self, cursor: Cursor) -> None:
         """A subscription does not need the pubend any more."""
-        if self.groups.forget(cursor):
-            self.review_eager()
+        self.groups.forget(cursor)
+        self._review_eager()
 
     def cursors_behind(self) -> Iterable[Cursor]:
         """Return the cursors that wait for the horizon to move."""
         return self.groups.behind.values()
 
-    def review_eager(self) -> None:
+    def _review_eager(self) -> None:
         """Request silence without delay if a merge waits for it."""
         if isinstance(self._state, Open):
             self._state.feed.set_eager(self.groups.is_merged)
@@ -265,7 +266,10 @@ class Subend:
     # --- knowledge -----------------------------------------------------------------------------
 
     def receive(self, knowledge: KnowledgeRange) -> None:
-        """Store a range and hand over the ranges that follow the horizon."""
+        """Store a range and hand over the ranges that follow the horizon.
+
+        A range that contradicts what is known counts as lost.
+        """
         state, horizon = self._state, self._horizon
         if not isinstance(state, Open):
             return
@@ -278,9 +282,13 @@ class Subend:
         curiosity = self._nacks.curiosity
         curiosity.answered(knowledge.low, knowledge.high, self._context.now)
         if not self._take_next(knowledge, horizon):
-            self._stream.accumulate(knowledge)
-            self.advance()
-            self._bound()
+            try:
+                self._stream.accumulate(knowledge)
+            except KnowledgeConflictError:
+                self._context.mark("contradictory knowledge range")
+            else:
+                self.advance()
+                self._bound()
         if horizon.tick != self._stream.top or len(curiosity):
             self._look_for_gaps()
             self._nacks.plan()
@@ -336,8 +344,11 @@ class Subend:
         """Hand over the next range if its epoch is known and it is covered; return whether."""
         vector = self._stream_epochs.get(knowledge.stream_epoch)
         if vector is None:
-            self._nacks.request_stream_epoch(knowledge.stream_epoch)
-            return False
+            if not self._nacks.is_epoch_lost(knowledge.stream_epoch):
+                self._nacks.request_stream_epoch(knowledge.stream_epoch)
+                return False
+            self._context.mark("stream epoch is lost")
+            vector = EMPTY_VECTOR  # no broker knows it: the range covers no SHB
         if vector.announcement_version > self._version:
             self._version = vector.announcement_version
             self._listener.served_at(self.pubend, self._version)
@@ -366,6 +377,20 @@ class Subend:
             self.verify_starts()
         for cursor in [*self.groups.changing.values()]:
             cursor.filter_switch.switch_if_served(low, time)
+
+    def offer_horizon(self, cursor: Cursor) -> None:
+        """Start a cursor behind the horizon, or switch its filter there, if that is served (R44).
+
+        The next range begins at that tick. If its stream epoch serves less than that of the
+        horizon, it is not covered, and is read from the log.
+        """
+        if self.feeder is None or self.served is None or self.horizon != self._stream.top:
+            return
+        name, low = cursor.subscription.name, self.horizon + 1
+        if self.groups.pending.get(name) is cursor:
+            cursor.start_if_served(low, self.served)
+        elif self.groups.changing.get(name) is cursor:
+            cursor.filter_switch.switch_if_served(low, self.served)
 
     def pass_over(self, knowledge: KnowledgeRange, time: VirtualTime | None) -> None:
         """Deliver the publications of a range and move the horizon to its end.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gapless.core.context import Context, Timer
+from gapless.core.limits import STREAM_EPOCH_REQUESTS_MAX
 from gapless.core.parameters import microseconds
 from gapless.messages.streams import Nack, StreamEpochRequest
 from gapless.stream.curiosity import Curiosity
@@ -31,6 +32,8 @@ class SubendNacks:
         self._due: Timer | None = None
         self._requested_epoch: tuple[int, int] | None = None
         """A stream epoch that was requested, and when to repeat the request."""
+        self._epoch_requests = 0
+        """How often that stream epoch was requested of the feeder."""
 
     def feed_found(self) -> None:
         """Send the pending nacks to a new feeder at once."""
@@ -46,19 +49,35 @@ class SubendNacks:
         ranges = self.curiosity.due(self._context.now)
         if ranges:
             self._context.send(feeder, Nack(self._subend.pubend, tuple(ranges)))
-        if self._requested_epoch is not None and self._requested_epoch[1] <= self._context.now:
-            self.request_stream_epoch(self._requested_epoch[0])
+        requested = self._requested_epoch
+        if requested is not None and requested[1] <= self._context.now:
+            self.request_stream_epoch(requested[0])
+            if self.is_epoch_lost(requested[0]):
+                self._subend.advance()
         self.plan()
+
+    def is_epoch_lost(self, number: int) -> bool:
+        """Return whether a stream epoch was requested often, and no broker knows it."""
+        return (
+            self._requested_epoch is not None
+            and self._requested_epoch[0] == number
+            and self._epoch_requests > STREAM_EPOCH_REQUESTS_MAX
+        )
 
     def request_stream_epoch(self, number: int) -> None:
         """Request a stream epoch, unless the last request for it is too recent to repeat."""
         requested = self._requested_epoch
         if requested is not None and requested[0] == number and requested[1] > self._context.now:
             return
+        if self.is_epoch_lost(number):
+            return
         again = self._context.now + 2 * microseconds(ms=self._context.parameters.nrt_min_ms)
+        if requested is None or requested[0] != number:
+            self._epoch_requests = 0
         self._requested_epoch = (number, again)
         feeder = self._subend.feeder
         if feeder is not None:
+            self._epoch_requests += 1
             self._context.send(feeder, StreamEpochRequest(self._subend.pubend, number))
         self.plan()
 
@@ -70,7 +89,9 @@ class SubendNacks:
         if self._requested_epoch is not None:
             if self._stream_epochs.knows(self._requested_epoch[0]):
                 self._requested_epoch = None
-            elif due is None or self._requested_epoch[1] < due:
+            elif not self.is_epoch_lost(self._requested_epoch[0]) and (
+                due is None or self._requested_epoch[1] < due
+            ):
                 due = self._requested_epoch[1]
         if self._due is not None:
             if self._due.action is not None and self._due.at == due:

@@ -18,7 +18,7 @@ from gapless.core.context import Timer
 from gapless.core.ids import PubendId, VirtualTime
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import TICKS_PER_MS, Tick
-from gapless.messages.clients import HostingReference, HostTime, Order, StartPoint
+from gapless.messages.clients import HostingReference, HostTime, Order, PastFilter, StartPoint
 from gapless.messages.records import PutRecord, SubscriptionRecord
 from gapless.subscribers.cursor_set import CursorSet
 from gapless.subscribers.cursor_state import Started
@@ -200,7 +200,6 @@ class HostedSubscription:
         self._stop_interest_grace()
         for cursor in [*self.cursors.values()]:
             self.cursor_set.drop(cursor)
-            cursor.subend.review_eager()
         for segment in self.segments:
             self._filters.disown(segment)
 
@@ -233,6 +232,15 @@ class HostedSubscription:
                 if end is not None:
                     ends.append((pubend, end))
         return ends
+
+    @property
+    def past_filters(self) -> tuple[PastFilter, ...]:
+        """The filters before the newest that apply to some tick, and the ticks at which they end."""
+        return tuple(
+            PastFilter(segment.text, tuple(ends))
+            for segment in self.segments[:-1]
+            if (ends := [end for end in self.ends_of(segment) if end[1] > 0])
+        )
 
     def review_segments(self) -> None:
         """Forget segments that no cursor needs any more (R17)."""

@@ -10,8 +10,9 @@ a session (:mod:`gapless.messages.overlay`), between a broker and a client a req
 send, and Disconnect before it closes.
 
 Structs are arrays with a tag, so a field can be added at the end and older readers skip it. A
-malformed frame closes its connection and has no other effect (:class:`ProtocolError`). The machine
-checks whether a well-formed message is valid.
+malformed frame closes its connection and has no other effect (:class:`ProtocolError`). A client's
+request with a wrong field is refused if its number can be read. The machine checks whether a
+well-formed message is valid.
 
 - :mod:`.frames`: lengths, and splitting a stream of bytes into bodies
 - :mod:`.handshake`: the identities and the protocol version, and why a connection ends
@@ -31,6 +32,7 @@ from gapless.wire.codec import (
     Codec,
     decode_handshake,
     encode_handshake,
+    request_number,
 )
 from gapless.wire.frames import HEADER_BYTES, Body, FrameReader
 from gapless.wire.handshake import (
@@ -72,5 +74,6 @@ __all__ = [
     "encode_handshake",
     "new_token",
     "read_tokens",
+    "request_number",
     "token_fault",
 ]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from typing import Annotated, Any, Final, Generic, TypeAlias, TypeVar, get_args
 
 import msgspec
 
 from gapless.core.errors import ProtocolError
 from gapless.core.ids import BrokerId
 from gapless.core.limits import FRAME_BYTES_MAX
+from gapless.core.numbers import Count
 from gapless.messages import (
     clients,
     mobility,
@@ -38,6 +39,7 @@ __all__ = [
     "Codec",
     "decode_handshake",
     "encode_handshake",
+    "request_number",
 ]
 
 
@@ -45,7 +47,7 @@ class _Carried(msgspec.Struct, frozen=True, array_like=True, tag="Relayed"):
     """A relayed packet as it is decoded: a relay does not decode the inner packet."""
 
     route: tuple[BrokerId, ...]
-    index: int
+    index: Count
     inner: msgspec.Raw
 
 
@@ -59,6 +61,10 @@ Message: TypeAlias = (
     | overlay.RelayProbe
     | _Carried
     | mobility.Superseded
+    | mobility.FindSubscription
+    | mobility.SubscriptionFound
+    | mobility.CollectSubscriptions
+    | mobility.SubscriptionsCollected
     | propagation.TableRequest
     | propagation.TableStop
     | propagation.TableFull
@@ -84,6 +90,8 @@ Message: TypeAlias = (
     | pubend_requests.ReleaseLogHold
     | pubend_requests.LeavePubend
     | pubend_requests.RequestDone
+    | pubend_requests.CountEvents
+    | pubend_requests.EventCounts
 )
 """The messages of a packet."""
 
@@ -97,6 +105,7 @@ Request: TypeAlias = (
     | clients.SetFilter
     | clients.Seek
     | clients.Unsubscribe
+    | clients.FindDurable
     | clients.ReadLog
     | operating.RetireBroker
     | operating.ListPartitions
@@ -104,10 +113,12 @@ Request: TypeAlias = (
     | operating.GetTopology
     | operating.ListPubends
     | operating.ListSubscriptions
+    | operating.ListAllDurable
     | operating.GetSubscription
     | operating.SeekDurable
     | operating.SetDurableFilter
     | operating.RemoveDurable
+    | operating.GetLag
     | staging.StageChunk
     | staging.CommitBatch
     | staging.DropBatch
@@ -130,6 +141,7 @@ Notice: TypeAlias = (
     | clients.FilterSet
     | clients.FilterChanged
     | clients.Unsubscribed
+    | clients.DurableFound
     | clients.ReadPart
     | operating.BrokerRetired
     | operating.PartitionTable
@@ -138,7 +150,9 @@ Notice: TypeAlias = (
     | operating.TopologyReply
     | operating.PubendList
     | operating.SubscriptionList
+    | operating.AllDurableList
     | operating.SubscriptionReply
+    | operating.LagReply
     | operating.DurableSeekDone
     | staging.ChunkStaged
     | staging.BatchCommitted
@@ -154,11 +168,21 @@ class _Envelope(msgspec.Struct, frozen=True, array_like=True, tag="Packet"):
 
     sender: PeerSessionId
     receiver: PeerSessionId
-    sequence: int
+    sequence: Count
     messages: tuple[Message, ...]
 
 
+class _Head(msgspec.Struct, frozen=True, array_like=True):
+    """The first two elements of a request; the others are skipped."""
+
+    kind: str
+    number: Annotated[int, msgspec.Meta(ge=0)]
+
+
 T = TypeVar("T")
+
+_MALFORMED: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""The errors of decoding. Fields that are skipped may be nested deeper than Python can recurse."""
 
 
 class Codec(Generic[T]):
@@ -172,6 +196,11 @@ class Codec(Generic[T]):
     def __init__(self, kind: Any) -> None:
         self._decoder: msgspec.msgpack.Decoder[T] = msgspec.msgpack.Decoder(kind)
         self._encoder = msgspec.msgpack.Encoder()
+
+    @property
+    def types(self) -> tuple[Any, ...]:
+        """The types of the messages, as they are decoded."""
+        return get_args(self._decoder.type)
 
     def encode(self, message: Any) -> bytearray:
         """Return a message as a frame."""
@@ -190,7 +219,7 @@ class Codec(Generic[T]):
         """Return the message of a frame's body; ProtocolError if it is malformed."""
         try:
             return self._decoder.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except _MALFORMED as error:
             raise ProtocolError(f"a frame of {len(body):,} bytes is malformed: {error}") from None
 
 
@@ -226,7 +255,7 @@ class LinkCodec(Codec[Any]):
             return Relayed(carried.route, carried.index, carried.inner.copy())
         try:
             inner = _INSIDE.decode(carried.inner)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except _MALFORMED as error:
             raise ProtocolError(f"a relayed packet is malformed: {error}") from None
         return Relayed(carried.route, carried.index, self._opened(inner))
 
@@ -236,9 +265,31 @@ CLIENT_NOTICES: Final[Codec[Notice]] = Codec(Notice)
 _INSIDE: Final[msgspec.msgpack.Decoder[Any]] = msgspec.msgpack.Decoder(
     Hello | _Envelope | RelayBroken | RelayFull
 )
+_NUMBERED: Final = frozenset(
+    kind.__name__ for kind in get_args(Request) if "request" in kind.__struct_fields__
+)
+"""The kinds of requests that have a number."""
+_HEAD: Final[msgspec.msgpack.Decoder[_Head]] = msgspec.msgpack.Decoder(_Head)
 LINK_PACKETS: Final = LinkCodec(Hello | _Envelope | PacketPart | KeepAlive | Disconnect)
 
 _HANDSHAKES: Final[Codec[Handshake]] = Codec(Handshake)
+
+
+def request_number(body: Body) -> int | None:
+    """Return the number of a request that cannot be decoded, so that the request is refused.
+
+    None means that the body is no message of a client, or one without a reply.
+
+    >>> wrong: Any = None
+    >>> frame = CLIENT_REQUESTS.encode(clients.OpenPubend(7, wrong))
+    >>> request_number(frame[HEADER_BYTES:])
+    7
+    """
+    try:
+        head = _HEAD.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return head.number if head.kind in _NUMBERED else None
 
 
 def encode_handshake(handshake: Handshake) -> bytearray:

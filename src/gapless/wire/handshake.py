@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from gapless.core.ids import BrokerId, CellId
+from gapless.core.numbers import Count
 from gapless.core.version import PROTOCOL_VERSIONS
 
 __all__ = [
@@ -62,7 +63,7 @@ class Connect(msgspec.Struct, frozen=True, array_like=True, tag=True):
     role: Role
     name: str
     """The id of a broker; for a client, a name for people."""
-    versions: tuple[int, ...] = VERSIONS
+    versions: tuple[Count, ...] = VERSIONS
     overlay: str = ""
     """The overlay of a broker; empty for a client."""
     token: str = ""
@@ -81,11 +82,11 @@ class Connect(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class Connected(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The answer: the broker, and the settings of this connection."""
 
-    version: int
+    version: Count
     broker: BrokerId
     cell: CellId
-    frame_bytes_max: int
-    keepalive_ms: int
+    frame_bytes_max: Count
+    keepalive_ms: Count
     """Each side sends a frame at least this often, and closes after four periods without one."""
     client: str = ""
     """The name that the broker assigned to this connection."""

@@ -62,6 +62,7 @@ def sweep(
     as_json: AsJson = False,
 ) -> None:
     """Run simulator seeds, or an experiment over a grid, distributed over executors."""
+    from gapless.spark.jobs.locations import local_path
     from gapless.spark.jobs.plotting import Plot
 
     settle(context, as_json=as_json)
@@ -70,6 +71,7 @@ def sweep(
         raise UsageError("--plot needs a directory: name one with --out")
     if (seeds is None) == (experiment is None):
         raise UsageError("name either --seeds or an --experiment")
+    directory = None if out is None else local_path(out, "the result")
     if seeds is not None:
         wanted = range(start, start + seeds)
         code = _sweep_seeds(
@@ -77,14 +79,14 @@ def sweep(
             machine,
             invariants=invariants,
             master=master,
-            out=out,
+            out=directory,
             plots=drawn,
             as_json=as_json,
         )
     else:
         assert experiment is not None
         dealt = _points(experiment, axes or [], points)
-        code = _sweep_points(experiment, dealt, master, out, drawn, as_json=as_json)
+        code = _sweep_points(experiment, dealt, master, directory, drawn, as_json=as_json)
     raise typer.Exit(code)
 
 

@@ -195,6 +195,20 @@ CODED: Final[tuple[type, ...]] = (
     records.PubendLocationRecord,
     records.RetirementRecord,
     records.SubscriptionRecord,
+    mobility.FindSubscription,
+    mobility.SubscriptionFound,
+    mobility.SubscriptionHost,
+    mobility.CollectSubscriptions,
+    mobility.SubscriptionsCollected,
+    mobility.DurableEntry,
+    clients.FindDurable,
+    clients.DurableFound,
+    operating.ListAllDurable,
+    operating.AllDurableList,
+    requests.CountEvents,
+    requests.EventCounts,
+    operating.GetLag,
+    operating.LagReply,
 )
 """The number of a class is its index here; lines are renamed and added at the end, never moved."""
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from gapless.messages.clients import StartPoint, Subscribe
-from gapless.messages.mobility import Superseded
-from gapless.mobility import ForcedMoves, HostingBrokers, resume
+from gapless.messages.mobility import FindStatus, Superseded
+from gapless.mobility import ForcedMoves, HostingBrokers, Lookups, resume
+from gapless.mobility.find import FindResult
 from gapless.subscribers.cursor_state import Started
 from gapless.subscribers.registry import Registry
 from gapless.subscribers.subscription import HostedSubscription
@@ -44,7 +46,44 @@ def _keeps_moved_subscription(
     del subscription, move
 
 
+def _takes_silence_for_none(_: Lookups, name: str, result: FindResult, *, anyway: bool) -> bool:
+    del name, anyway
+    return result.status in {FindStatus.NONE, FindStatus.UNKNOWN, FindStatus.FOUND}
+
+
+_handed_over: Final[WeakKeyDictionary[Any, dict[str, HostedSubscription]]] = WeakKeyDictionary()
+"""By registry: the subscriptions that it has handed over."""
+
+
+def _remembers_what_it_handed_over(original: Any) -> Any:
+    def let_go(self: Any, subscription: HostedSubscription, move: Superseded) -> None:
+        _handed_over.setdefault(self._registry, {})[subscription.name] = subscription
+        original(self, subscription, move)
+
+    return let_go
+
+
+def _names_what_it_handed_over(original: Any) -> Any:
+    def durable_named(self: Registry, name: str) -> HostedSubscription | None:
+        return original(self, name) or _handed_over.get(self, {}).get(name)
+
+    return durable_named
+
+
 FAILOVER_BUGS: Final = (
+    PlantedBug(
+        "takes a silent broker for one that does not host",
+        "a search with a silent broker ends as if no broker hosted the subscription (MV-15)",
+        ((Lookups, "_may_execute", replaced(_takes_silence_for_none)),),
+    ),
+    PlantedBug(
+        "redirects to a broker that has handed the subscription over",
+        "a broker that has handed a subscription over answers that it hosts it (MV-15)",
+        (
+            (HostingBrokers, "_let_go", _remembers_what_it_handed_over),
+            (Registry, "durable_named", _names_what_it_handed_over),
+        ),
+    ),
     PlantedBug(
         "keeps a subscription that has moved",
         "a broker keeps a subscription that has moved to another broker (MV-14)",

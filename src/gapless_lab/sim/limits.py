@@ -35,6 +35,7 @@ TINY: Final[dict[str, tuple[int, ...]]] = {
     "segments_max": (1, 2),
     "sets_per_session_max": (1, 2),
     "table_conjunctions_max": (1, 3),
+    "stream_epochs_max": (1, 2, 4),
 }
 """Limits, and the small values that a seed may give them."""
 
@@ -60,6 +61,7 @@ def paced(pace: float, *, expiry: bool, retention_s: int) -> dict[str, int]:
         member_expiry_s=3 * inactive_s if expiry else 604_800,
         tombstone_ttl_s=86_400,
         retention_s=retention_s,
+        log_bytes_max=68_719_476_736,
     )
     return times
 

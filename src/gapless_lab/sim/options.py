@@ -71,6 +71,10 @@ FAILOVER_SHARE: Final = 0.1
 """The share of seeds in which clients often fail over."""
 
 
+RESTARTS_SHARE: Final = 0.15
+"""The share of seeds in which programs start again and look for their durable subscriptions."""
+
+
 class SimulatedNetworkKind(StrEnum):
     """How links fail."""
 
@@ -176,6 +180,9 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How often a client without a durable subscription reconnects to another broker."""
     failover: float = 0.0
     """How often a client with a durable subscription reconnects to another broker."""
+    restarts: float = 0.0
+    """How often a client with a durable subscription is a new process that has only its list of
+    brokers."""
     credit_max: int = 20
     expiry: bool = False
     """Whether members and log holds may expire, so that gaps are lawful."""
@@ -252,7 +259,8 @@ def draw(seed: int) -> SimulationOptions:
     together = Random(f"{seed}/together").random() < 0.5  # noqa: S311
     ordinary = with_redundancy(draw_ordinary(seed))
     rare = _also_staging(add_situation(ordinary).with_(together=together))
-    return with_regions(_with_conflicting_names(_often_failing_over(rare)))
+    drawn = with_regions(_with_conflicting_names(_often_failing_over(rare)))
+    return _with_restarting_programs(drawn)
 
 
 def with_redundancy(options: SimulationOptions) -> SimulationOptions:
@@ -321,6 +329,28 @@ def _often_failing_over(options: SimulationOptions) -> SimulationOptions:
         forgotten_positions=0.3,
         churn_rate=max(options.churn_rate, 5 * often),
         rates={**options.rates, "crash": 2.0 * often, "client loss": 4.0 * often},
+    )
+
+
+def _with_restarting_programs(options: SimulationOptions) -> SimulationOptions:
+    """Return the options with programs that start again without a memory, in some seeds.
+
+    A subscription that may expire may lawfully be created anew, so such seeds do not change.
+    """
+    random = Random(f"{options.seed}/restarting")  # noqa: S311
+    may_expire = options.expiry_s < DEFAULTS.expiry_s
+    if random.random() >= RESTARTS_SHARE or options.calm or may_expire:
+        return options
+    often = 0.1 / options.pace
+    return options.with_(
+        cells=max(2, options.cells),
+        durable=1.0,
+        failover=0.5,
+        restarts=0.5,
+        # a program whose filter was changed does not start again
+        churn_rate=min(options.churn_rate, 0.5 * often),
+        subscribers=max(6, options.subscribers),
+        rates={**options.rates, "crash": 2.0 * often, "client loss": 15.0 * often},
     )
 
 

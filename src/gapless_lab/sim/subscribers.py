@@ -33,6 +33,7 @@ from gapless.messages.clients import (
 )
 from gapless_lab.sim.checkers import SubscriptionChecker
 from gapless_lab.sim.clients import SimulatedClient
+from gapless_lab.sim.restarting import HostSearch
 
 if TYPE_CHECKING:
     from gapless_lab.sim.oracle import Oracle
@@ -99,6 +100,9 @@ class SimulatedSubscriber(SimulatedClient):
         """The number of times the present filter change was requested."""
         self._seek: Seek | None = None
         self._ending: Unsubscribe | None = None
+        is_searched = durable and world.options.restarts > 0
+        self._search = HostSearch(world, name, host) if is_searched else None
+        """Of a program that may start again without its hosting reference."""
 
     @property
     def steady(self) -> bool:
@@ -117,8 +121,12 @@ class SimulatedSubscriber(SimulatedClient):
 
     def choose_host(self) -> None:
         """Choose the same broker or another; a durable subscription may fail over."""
-        options = self.world.options
-        if (
+        options, search = self.world.options, self._search
+        if search is not None and self._may_start_again and search.may_restart():
+            self._start_again(search)
+        if search is not None and self._hosting is None:
+            self._go_to(search.next_host())
+        elif (
             not self.durable
             and self._answered
             and self.random.random() < options.reconnect_elsewhere
@@ -128,6 +136,23 @@ class SimulatedSubscriber(SimulatedClient):
             self._go_to(self.random.choice(self.world.core))
         elif self._hosting is not None:
             self._go_to(self.world.hosts[self._hosting.broker])
+
+    @property
+    def _may_start_again(self) -> bool:
+        """Whether the program may lose its memory: its filter is the one of its code."""
+        checker = self.checker
+        is_idle = self._ending is None and self._change is None
+        return self._answered and is_idle and checker.may_forget and not checker.has_changed
+
+    def _start_again(self, search: HostSearch) -> None:
+        """The program starts again and has only its addresses."""
+        self.world.count_fault("program restart")
+        search.restart()
+        self.checker.forgot()
+        self._resting = {}
+        self._hosting = self._start_guarantees = None
+        self._past_filters = ()
+        self._change_requests = 0
 
     @property
     def _may_fail_over(self) -> bool:
@@ -157,7 +182,9 @@ class SimulatedSubscriber(SimulatedClient):
             return
         self.checker.stalls.clear()
         self._resuming = self._answered or bool(self.checker.position())
-        start = self._resume_start() if self._resuming else self._start
+        search = self._search
+        is_new_program = search is not None and search.restarted
+        start = self._resume_start() if self._resuming and not is_new_program else self._start
         self._requested_starts.append(start)
         self._subscribing = self.next_request()
         self._credit, self._unreturned_credit = self._window, 0
@@ -186,6 +213,7 @@ class SimulatedSubscriber(SimulatedClient):
                 acked=self.checker.acknowledged() if hosting is not None else (),
                 past_filters=past_filters,
                 start_guarantees=self._start_guarantees if hosting is not None else None,
+                create=search is None,  # it has one address, so nobody else creates the name
             )
         )
 
@@ -306,6 +334,8 @@ class SimulatedSubscriber(SimulatedClient):
         if notice.request != self._subscribing:
             return
         self._subscribing = 0
+        if self._search is not None:
+            self._search.subscribed(notice)
         erased, was_at_hosting_broker = self._erasures(), self._is_at_hosting_broker
         self._hosting, self._text, self._past_filters = (
             notice.hosting,
@@ -341,12 +371,24 @@ class SimulatedSubscriber(SimulatedClient):
                 self.checker.change_refused()
         elif self._seek is not None and notice.request == self._seek.request:
             self._seek = None
+        elif notice.request == self._subscribing and self._is_searching(notice):
+            self._search_on(notice)
         elif notice.request == self._subscribing and notice.hosting is not None:
             self._follow(notice.hosting)
         elif notice.request == self._subscribing:
             self.world.violate("refused", f"{self.name}: subscription refused: {notice.reason}")
         elif self._ending is not None and notice.request == self._ending.request:
             self.world.violate("refused", f"{self.name}: end refused: {notice.reason}")
+
+    def _is_searching(self, notice: Refused) -> bool:
+        """Return whether the program presented no reference, and is refused because of that."""
+        causes = {RefusalCause.WRONG_BROKER, RefusalCause.HOST_UNKNOWN}
+        return self._search is not None and self._hosting is None and notice.cause in causes
+
+    def _search_on(self, notice: Refused) -> None:
+        assert self._search is not None
+        self._search.refused(notice)
+        self.drop(disconnected_us=20_000)
 
     # --- requests of the workload ------------------------------------------------------------
 
@@ -400,6 +442,8 @@ class SimulatedSubscriber(SimulatedClient):
             return []
         if self._ending is not None:
             return [f"{self.name}: its end is not answered"]
+        if self._search is not None and self._search.waits_for_the_dead:
+            return []
         if self.connection is None or self._subscribing:
             return [f"{self.name}: is not subscribed"]
         return self.checker.unfinished(streams)

@@ -64,6 +64,12 @@ _OVERLAY: Final[dict[type, str]] = {
     overlay.NameReply: "NameReply {key} {status}< at {broker}>",
     overlay.Retire: "Retire {broker}@{cell} v{version}< returned {returned_at}>",
     mobility.Superseded: "Superseded {incarnation_key} epoch {epoch} at {broker}",
+    mobility.SubscriptionHost: "{incarnation_key} epoch {epoch} at {broker}",
+    mobility.FindSubscription: "FindSubscription {name} {key} within {wait_ms} ms",
+    mobility.SubscriptionFound: "SubscriptionFound {key} {status}< {host}>< silent {silent}>",
+    mobility.DurableEntry: "{name} {host}",
+    mobility.CollectSubscriptions: "CollectSubscriptions {key} after {after} within {wait_ms} ms",
+    mobility.SubscriptionsCollected: "SubscriptionsCollected {key} {entries}< {more}>< silent {silent}>",
 }
 
 _TABLES: Final[dict[type, str]] = {
@@ -117,6 +123,9 @@ _STREAMS: Final[dict[type, str]] = {
     requests.ReleaseLogHold: "ReleaseLogHold {request} of {requester}: {pubend} {log_hold}",
     requests.LeavePubend: "LeavePubend {request} of {requester}: {pubend} {shb} joined {membership}",
     requests.RequestDone: "RequestDone {request}: {pubend}",
+    requests.CountEvents: "CountEvents {request} of {requester}: {pubend} up to {ticks}",
+    requests.EventCount: "{number} up to {tick}< then {oldest}>",
+    requests.EventCounts: "EventCounts {request}: {pubend} of {total}< {counts}>",
 }
 
 _CLIENTS: Final[dict[type, str]] = {
@@ -157,6 +166,8 @@ _CLIENTS: Final[dict[type, str]] = {
     clients.Seek: "Seek {request}: {subscription} to {start}",
     clients.Unsubscribe: "Unsubscribe {request}: {subscription}",
     clients.Unsubscribed: "Unsubscribed {request}",
+    clients.FindDurable: "FindDurable {request}: {subscription}",
+    clients.DurableFound: "DurableFound {request}<: at {broker}>",
     clients.ReadLog: "ReadLog {request}: {pubend} [{low}, {high}] {filter}< {form}>",
     clients.ReadPart: (
         "ReadPart {request}: done {done} top {top} released {released}"
@@ -166,7 +177,7 @@ _CLIENTS: Final[dict[type, str]] = {
     operating.BrokerRetired: "BrokerRetired {request}",
     operating.ListPartitions: "ListPartitions {request}",
     operating.PartitionTable: "PartitionTable {request}: {entries}",
-    clients.Refused: "Refused {request} {cause}: {reason}< at {broker}>< hosting {hosting}>",
+    clients.Refused: "Refused {request} {cause}: {reason}< at {broker}>< hosting {hosting}>< silent {silent}>",
     staging.StageChunk: (
         "StageChunk {request}: {pubend} {writer}/{batch} part {partition} attempt {attempt} #{number} {events}"
     ),

@@ -28,6 +28,7 @@ OUT_OF_REACH: Final[dict[str, str]] = {
     "announcement looped": _TREE,
     "acknowledgement from before a seek": _OPERATORS,
     "unreadable advertisement": "all brokers have one version",
+    "contradictory knowledge range": f"{_BROKEN_PEER}; in a run it is a violation",
     "other protocol version": "all brokers have one version",
     "client paused": "client connections queue any number of bytes here",
     "invalid reply": _BROKEN_PEER,

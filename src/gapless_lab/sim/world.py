@@ -81,6 +81,11 @@ class SimulatedHost:
         self.process: SimulatedProcess | None = None
 
 
+CONTRADICTIONS: Final = frozenset({"contradictory knowledge range"})
+"""Coverage marks that show two statements that cannot both be true. A broker survives them, because
+a peer may lie; simulated brokers do not lie."""
+
+
 class SimulatedProcess:
     """One incarnation of a machine on a host."""
 
@@ -361,6 +366,8 @@ class World:
         for host in self.hosts.values():
             if host.process is not None:
                 self._collect_coverage_marks(host.process)
+        for mark in sorted(CONTRADICTIONS & self.coverage_marks.keys()):
+            self.violate("contradiction", f"{mark}: simulated brokers do not lie (I1)")
         for observer in self.observers:
             observer.finished(self)
 

@@ -45,7 +45,7 @@ class CheckerHarness:
     def log(self, pubend: PubendId, *ticks: int, price: int = 0) -> None:
         for tick in ticks:
             publication = self.send(pubend, tick, price)
-            row = LogRow(pubend, tick, tick, 1, 0, tick, (publication,))
+            row = LogRow(pubend, tick, tick, 1, 0, tick, 0, (publication,))
             self.oracle.durable(self.host, AppendRow(row))
 
     def release(self, pubend: PubendId, up_to: int) -> None:

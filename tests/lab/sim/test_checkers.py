@@ -319,7 +319,7 @@ def test_a_sequence_that_is_logged_again_is_a_duplicate() -> None:
     harness = CheckerHarness()
     harness.log(P, 10)
     again = Publication(20, "p", 10, {"price": 0}, b"")
-    harness.oracle.durable(harness.host, AppendRow(LogRow(P, 20, 20, 1, 0, 0, (again,))))
+    harness.oracle.durable(harness.host, AppendRow(LogRow(P, 20, 20, 1, 0, 0, 0, (again,))))
     assert harness.found() == ["duplicate"]
 
 
@@ -327,7 +327,7 @@ def test_a_publication_that_was_sent_differently_is_spurious() -> None:
     harness = CheckerHarness()
     changed = Publication(20, "p", 10, {"price": 1}, b"")
     harness.send(P, 10)
-    harness.oracle.durable(harness.host, AppendRow(LogRow(P, 20, 20, 1, 0, 0, (changed,))))
+    harness.oracle.durable(harness.host, AppendRow(LogRow(P, 20, 20, 1, 0, 0, 0, (changed,))))
     assert harness.found() == ["spurious"]
 
 

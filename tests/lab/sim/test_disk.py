@@ -24,7 +24,7 @@ P = PubendId("P")
 
 def row(first: int, last: int | None = None) -> LogRow:
     publication = Publication(first, "p", first, {}, b"x" * 10)
-    return LogRow(P, first, last or first, 1, 0, 0, (publication,))
+    return LogRow(P, first, last or first, 1, 0, 0, 0, (publication,))
 
 
 def one(**options: float) -> tuple[World, SimulatedHost]:

@@ -200,7 +200,7 @@ def test_an_event_below_the_knowledge_sent_breaks_i1() -> None:
     for tick in (sent_up_to + 1, sent_up_to):
         event = Publication(tick, "p", 1, {}, b"")
         assert names(world) == []
-        invariant.durable(host, AppendRow(LogRow(pubend, tick, tick, 1, 0, 0, (event,))))
+        invariant.durable(host, AppendRow(LogRow(pubend, tick, tick, 1, 0, 0, 0, (event,))))
     assert names(world) == ["I1"]
 
 

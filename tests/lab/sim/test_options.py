@@ -64,14 +64,19 @@ def test_most_seeds_have_no_situation_and_the_others_have_one() -> None:
     others = [
         each
         for each in DRAWN
-        if each not in failovers and each not in conflicting and not has_regions(each)
+        if each not in failovers
+        and each not in conflicting
+        and not has_regions(each)
+        and not each.restarts
     ]
+    restarting = [each for each in DRAWN if each.restarts]
     ordinary = sum(
         with_redundancy(draw_ordinary(options.seed)) == options.with_(together=False)
         for options in others
     )
     assert 0.6 < ordinary / len(others) < 0.8
     assert 0.05 < len(failovers) / len(DRAWN) < 0.15
+    assert 0.1 < len(restarting) / len(DRAWN) < 0.2
     assert 0.1 < len(conflicting) / len(DRAWN) < 0.2
 
 
@@ -82,7 +87,10 @@ def has_regions(options: SimulationOptions) -> bool:
 
 def is_about_failovers(options: SimulationOptions) -> bool:
     """Return whether clients fail over more often than by chance."""
-    return options.failover != with_redundancy(draw_ordinary(options.seed)).failover
+    return (
+        not options.restarts
+        and options.failover != with_redundancy(draw_ordinary(options.seed)).failover
+    )
 
 
 def test_a_world_has_no_more_brokers_than_can_be_simulated_fast() -> None:

@@ -366,7 +366,7 @@ class ToyMachine(Subscribing):
             self._acknowledge(client, request)
             return
         row = LogRow(
-            request.pubend, new[0].tick, new[-1].tick, 1, 0, self.context.clock, tuple(new)
+            request.pubend, new[0].tick, new[-1].tick, 1, 0, self.context.clock, 0, tuple(new)
         )
         hosted.busy = True
         self._log(client, request, row)

@@ -88,7 +88,9 @@ class Subscribing:
                 for pubend in {**self.streams, **held.acked, **wanted}
             }
         else:
-            held = Subscription(request.subscription, request.filter, durable=request.durable)
+            held = Subscription(
+                request.subscription, request.filter or "TRUE", durable=request.durable
+            )
             held.cursor = self._start_position(request)
             held.acked = dict(held.cursor)
             self.subscriptions[held.name] = held

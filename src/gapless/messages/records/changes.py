@@ -70,6 +70,8 @@ class LogRow(msgspec.Struct, frozen=True, array_like=True, tag=True):
     stream_epoch: int
     control_version: int
     clock: int
+    before: int
+    """How many publications were ever logged before those of this row."""
     publications: tuple[Publication, ...]
 
 
@@ -78,6 +80,7 @@ class PackedRow(msgspec.Struct, frozen=True):
 
     first: Tick
     last: Tick
+    before: int
     publications: bytes | memoryview
 
 
@@ -109,6 +112,7 @@ class AppendPackedRow(msgspec.Struct, frozen=True):
     last: Tick
     stream_epoch: int
     clock: int
+    before: int
     publications: bytes
 
     @property

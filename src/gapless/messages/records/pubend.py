@@ -39,6 +39,8 @@ class PubendRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     past_advertisements: tuple[tuple[Tick, str], ...] = ()
     """Former narrower advertisements, oldest first, each with a tick up to which all events
     match it."""
+    logged_events: int = 0
+    """How many publications were ever logged, at least up to the last deleted publisher's."""
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -143,6 +145,8 @@ class PublisherRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     used: int
     logged_bytes: int = 0
     """The total bytes ever logged by the pubend up to its last publication (R58)."""
+    logged_events: int = 0
+    """The publications ever logged by the pubend up to its last one."""
 
     @property
     def key(self) -> tuple[str, ...]:

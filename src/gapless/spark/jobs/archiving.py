@@ -85,6 +85,8 @@ class ArchiveReport(msgspec.Struct, frozen=True):
     had released them before they were archived. The number of events in them is unknown."""
     new_skipped: dict[str, int]
     """The same for this run."""
+    released: dict[str, int]
+    """Per pubend whose beginning was released before it was archived: the last released tick."""
     seconds: float
 
 
@@ -197,13 +199,18 @@ def _query_id(store: ArchiveStore) -> str:
 
 def _skipped(store: ArchiveStore) -> dict[str, int]:
     """Return how many ticks of each pubend were skipped so far, from the checkpoint."""
+    return _last_offset(store).skipped
+
+
+def _last_offset(store: ArchiveStore) -> Offset:
+    """Return the last offset of the checkpoint."""
     offsets = store.checkpoint / "offsets"
     numbers = [int(each.name) for each in offsets.glob("[0-9]*") if each.name.isdigit()]
     if not numbers:
-        return {}
+        return Offset({})
     # a version, metadata of the batch, then one line per source: there is one
     last = (offsets / str(max(numbers))).read_text("utf-8").splitlines()[-1]
-    return Offset.of(json.loads(last)).skipped
+    return Offset.of(json.loads(last))
 
 
 class _ArchiveRun:
@@ -282,7 +289,8 @@ def report_of(
 ) -> ArchiveReport:
     """Return what an archive has."""
     manifest = store.read()
-    skipped = _skipped(store)
+    offset = _last_offset(store)
+    skipped = offset.skipped
     before = skipped if skipped_before is None else skipped_before
     new = {name: ticks - before.get(name, 0) for name, ticks in skipped.items()}
     streams: dict[str, list[DataFile]] = {}
@@ -300,6 +308,7 @@ def report_of(
         merged_files=done.merged,
         skipped=skipped,
         new_skipped={name: ticks for name, ticks in new.items() if ticks},
+        released=offset.released,
         seconds=round(seconds, 3),
     )
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gapless.audit.facts import Fact, facts_of
 from gapless.audit.segments import CLOSED, segments_of
 from gapless.core.errors import UsageError
-from gapless.spark.jobs.locations import local_uri
+from gapless.spark.jobs.locations import local_path, local_uri
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,6 +47,8 @@ def directories_of(paths: Sequence[str | Path]) -> list[Path]:
     """Return the named directories, also by patterns, and their subdirectories."""
     named = [str(path) for path in paths]
     found = [Path(each) for text in named for each in sorted(glob(text)) or [text]]  # noqa: PTH207
+    for text in named:
+        local_path(text, "an audit log")
     for path in found:
         if not path.is_dir():
             raise UsageError(f"{path} is not a directory of an audit log")
@@ -66,9 +68,9 @@ def facts_at(spark: SparkSession, paths: Sequence[str | Path]) -> DataFrame:
     return listed.repartition(tasks, "path").mapInArrow(_read_paths, FACTS)
 
 
-def kept_facts(spark: SparkSession, paths: Sequence[str | Path], state: Path) -> DataFrame:
+def kept_facts(spark: SparkSession, paths: Sequence[str | Path], state: str | Path) -> DataFrame:
     """Add newly closed segments to ``state``, each once; return all its facts."""
-    state = state.resolve()
+    state = local_path(state, "the state of an audit").resolve()
     facts = state / "facts"
     for path in directories_of(paths):
         # each costs a stream: skip directories without closed segments, and the state itself

@@ -71,7 +71,7 @@ def audit(
     paths: Sequence[str | Path],
     *,
     tail_s: float = TAIL_S,
-    state: Path | None = None,
+    state: str | Path | None = None,
     events: DataFrame | None = None,
     rights: Rights | str | Path | None = None,
     examples: int = EXAMPLES,

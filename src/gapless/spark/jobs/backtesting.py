@@ -12,7 +12,7 @@ import numpy as np
 from gapless.core.errors import UsageError
 from gapless.spark.jobs.archiving import read_archive
 from gapless.spark.jobs.filters import NamedFilter
-from gapless.spark.jobs.locations import local_uri
+from gapless.spark.jobs.locations import local_uri, spark_uri
 from gapless.spark.jobs.manifest import ArchiveStore
 from gapless.spark.jobs.overlaps import SKETCH_MIN, Overlap, most_alike
 from gapless.spark.jobs.shipping import ready_executors
@@ -121,7 +121,13 @@ def _schema_of(kind: type[msgspec.Struct]) -> pa.Schema:
 
 
 def events_at(spark: SparkSession, path: str | Path) -> DataFrame:
-    """Return the events of an archive, or of any Parquet with the columns of the source."""
+    """Return the events of an archive, or of any Parquet with the columns of the source.
+
+    A URI of another file system reaches Spark as it is written; there is no archive at one.
+    """
+    uri = spark_uri(path)
+    if not uri.startswith("file:"):
+        return spark.read.parquet(uri)
     store = ArchiveStore(path)
     if store.exists():
         return read_archive(spark, path)

@@ -40,6 +40,7 @@ from urllib.parse import quote
 import msgspec
 
 from gapless.core.errors import CorruptionError, NewerFormatError, UsageError
+from gapless.spark.jobs.locations import local_path
 
 __all__ = ["KEEP_S", "ArchiveStore", "DataFile", "Manifest", "partition_path"]
 
@@ -133,10 +134,7 @@ class ArchiveStore:
     """An archive's directory."""
 
     def __init__(self, path: str | Path) -> None:
-        text = str(path).removeprefix("file://")
-        if "://" in text:
-            raise UsageError(f"{path}: an archive is in a directory of a file system, not at a URL")
-        self.path = Path(text).absolute()
+        self.path = local_path(path, "an archive")
         self.data = self.path / "data"
         self.checkpoint = self.path / "_checkpoint"
         self._versions = self.path / "_manifest"

@@ -20,7 +20,9 @@ from gapless.core.errors import (
 
 __all__ = ["as_ours", "reason_of"]
 
-_ERROR_LINE: Final = re.compile(r"^(?:\[.*?\] )?(?:[\w.]+\.)?(\w+Error): (.+)$", re.MULTILINE)
+_ERROR_LINE: Final = re.compile(
+    r"^(?:\[.*?\] )?(?:Failed to [^:]*: )?(?:[\w.]+\.)?(\w+Error): (.+)$", re.MULTILINE
+)
 
 _OURS: Final[dict[str, type[GaplessError]]] = {
     each.__name__: each

@@ -29,7 +29,7 @@ __all__ = ["StreamEpochInvariant"]
 class StreamEpochInvariant(Invariant):
     """I6: numbers grow with ticks. A number has one vector forever. In one membership the values of
     a member never fall. A listed SHB has a row on disk whose ack floor is not below what is
-    released.
+    released. Ticks below the newest stream epoch may have epoch 0 instead of their own.
 
     Also, the ticks of every knowledge range lie in its stream epoch, so no cache has merged two
     (A7).
@@ -110,6 +110,9 @@ class StreamEpochInvariant(Invariant):
         stream_epochs = self.global_state.stream_epochs.get(stream.pubend, {})
         record = stream_epochs.get(knowledge.stream_epoch)
         following = stream_epochs.get(knowledge.stream_epoch + 1)
+        if not knowledge.stream_epoch and stream_epochs:
+            # older epochs are not kept, and their ticks have epoch 0 (R31)
+            following = stream_epochs[max(stream_epochs)]
         if (record is not None and knowledge.low < record.start) or (
             following is not None and knowledge.high >= following.start
         ):

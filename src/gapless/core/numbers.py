@@ -1,0 +1,31 @@
+"""The ranges of the numbers, and the length of the names, in messages. Decoding a message checks them.
+
+Brokers compute with what they receive and send it on. So the numbers of clients have room below the
+greatest number that a broker accepts from another one: no client can make one of its brokers send
+what the others refuse.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+from gapless.core.limits import CLIENT_COUNT_MAX, INT_MAX, INT_MIN, NAME_MAX, SEQUENCE_MAX
+
+__all__ = ["ClientCount", "ClientSigned", "Count", "DurableName", "Signed"]
+
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=INT_MAX)]
+"""A number from 0 of a broker: a counter, a version, a size."""
+
+Signed: TypeAlias = Annotated[int, msgspec.Meta(ge=INT_MIN, le=INT_MAX)]
+"""A number of a broker that may be negative: a clock, a digest."""
+
+ClientCount: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=CLIENT_COUNT_MAX)]
+"""A number from 0 of a client."""
+
+ClientSigned: TypeAlias = Annotated[int, msgspec.Meta(ge=-SEQUENCE_MAX, le=SEQUENCE_MAX)]
+"""A number of a client that may be negative: a tick, a clock, a number that the machine refuses."""
+
+DurableName: TypeAlias = Annotated[str, msgspec.Meta(max_length=NAME_MAX)]
+"""The name of a durable subscription, which travels over the whole tree."""

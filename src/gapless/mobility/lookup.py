@@ -1,0 +1,173 @@
+"""Requests for a durable subscription by its name alone: executed here, or redirected (MV-15).
+
+A program that starts again has no hosting reference. Its request is executed if this broker hosts
+the subscription. Otherwise the broker searches the overlay (:mod:`.find`): a subscription at another
+broker is a redirection to it, and only if every broker has answered that it hosts none, a new one
+is created. If some broker is silent, the request is refused, unless the client wants to create the
+subscription all the same.
+
+A subscription that was restored from disk may have been moved to another broker while this one was
+down. So the first request by name searches too, for a newer hosting broker. If none answers in time,
+this broker continues: it never has less than what was acknowledged to it. A search that ended early,
+because another broker searches too, says nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from gapless.core.context import Context
+from gapless.core.ids import BrokerId
+from gapless.core.limits import SEARCHES_PER_CLIENT_MAX, WALKS_MAX
+from gapless.messages.clients import DurableFound, FindDurable, RefusalCause, Refused
+from gapless.messages.mobility import FindStatus, SubscriptionHost
+from gapless.mobility.find import FindResult, SubscriptionFinder
+from gapless.mobility.protocols import ConnectedClients
+
+__all__ = ["Lookups"]
+
+_BUSY: Final = "too many searches for durable subscriptions are pending; retry later"
+
+
+class Lookups:
+    """The requests of clients that name a durable subscription and present no reference."""
+
+    def __init__(
+        self,
+        context: Context,
+        finder: SubscriptionFinder,
+        clients: ConnectedClients,
+        restored: Iterable[str],
+    ) -> None:
+        self._context = context
+        self._me = context.identity.broker
+        self._finder = finder
+        self._clients = clients
+        self._unconfirmed = set(restored)
+        """Subscriptions from disk that may have been moved while this broker was down."""
+        self._waiting: Counter[str] = Counter()
+        """How many requests of each client wait for a search."""
+        self.handlers: Mapping[type, Callable[[str, Any], None]] = {FindDurable: self._find}
+
+    def confirm(self, name: str) -> None:
+        """A client has presented a reference to a subscription: that decides, not a search."""
+        self._unconfirmed.discard(name)
+
+    def resolve(
+        self,
+        client: str,
+        request: int,
+        name: str,
+        execute: Callable[[], None],
+        *,
+        anyway: bool = False,
+    ) -> None:
+        """Execute a request here if this broker hosts the subscription, or none does.
+
+        Otherwise redirect or refuse it. ``anyway``: execute it also if some broker is silent.
+        """
+
+        def redirect(host: SubscriptionHost) -> None:
+            self._context.mark("client redirected to the hosting broker")
+            reason = f"the subscription {name!r} is hosted by the broker {host.broker}"
+            refused = Refused(
+                request,
+                reason,
+                RefusalCause.WRONG_BROKER,
+                host.broker,
+                addresses=host.addresses,
+            )
+            self._context.notify(client, refused)
+
+        self._search(client, request, name, execute, redirect, anyway=anyway)
+
+    def _find(self, client: str, call: FindDurable) -> None:
+        """Answer which broker hosts a subscription; nothing is executed."""
+
+        def here() -> None:
+            host = self._finder.host_here(call.subscription)
+            found = (
+                DurableFound(call.request, "")
+                if host is None
+                else DurableFound(call.request, host.broker, host.addresses)
+            )
+            self._context.notify(client, found)
+
+        def elsewhere(host: SubscriptionHost) -> None:
+            self._context.notify(client, DurableFound(call.request, host.broker, host.addresses))
+
+        self._search(client, call.request, call.subscription, here, elsewhere, anyway=False)
+
+    def _search(
+        self,
+        client: str,
+        request: int,
+        name: str,
+        here: Callable[[], None],
+        elsewhere: Callable[[SubscriptionHost], None],
+        *,
+        anyway: bool,
+    ) -> None:
+        if self._finder.host_here(name) is not None and name not in self._unconfirmed:
+            here()
+            return
+        waiting = self._waiting[client]
+        is_busy = waiting >= SEARCHES_PER_CLIENT_MAX or self._waiting.total() >= WALKS_MAX
+        if self._finder.is_full or is_busy:
+            refused = Refused(request, _BUSY, RefusalCause.HOST_UNKNOWN)
+            self._context.notify(client, refused)
+            return
+        self._waiting[client] += 1
+
+        def done(result: FindResult) -> None:
+            self._waiting[client] -= 1
+            if not self._waiting[client]:
+                del self._waiting[client]
+            if not self._clients.is_connected(client):
+                self._context.mark("client left during a search")
+                return
+            newer = self._newer_host(name, result)
+            if newer is not None:
+                elsewhere(newer)
+            elif self._may_execute(name, result, anyway=anyway):
+                here()
+            else:
+                self._context.notify(client, _unknown(request, name, result))
+
+        self._finder.find(name, done)
+
+    def _newer_host(self, name: str, result: FindResult) -> SubscriptionHost | None:
+        """Return the other broker that hosts a subscription; None if this one does, or none."""
+        host, here = result.host, self._finder.host_here(name)
+        if host is None or here is None:
+            return host
+        if here.incarnation_key != host.incarnation_key:
+            return None  # a second subscription from before: this broker continues its own
+        is_newer = (host.epoch, host.broker) > (here.epoch, here.broker)
+        return host if is_newer else None
+
+    def _may_execute(self, name: str, result: FindResult, *, anyway: bool) -> bool:
+        if result.status is FindStatus.CONTESTED:
+            return False  # the search has ended before a newer hosting broker could answer
+        if self._finder.host_here(name) is not None:
+            self._unconfirmed.discard(name)
+            return True
+        self._unconfirmed.discard(name)  # it has ended since
+        if result.status is FindStatus.UNKNOWN:
+            return anyway
+        return result.status is FindStatus.NONE
+
+
+def _unknown(request: int, name: str, result: FindResult) -> Refused:
+    silent: tuple[BrokerId, ...] = result.silent
+    brokers = ", ".join(silent)
+    if result.status is FindStatus.CONTESTED:
+        reason = f"the broker {brokers} searches for the subscription {name!r} too; retry"
+        return Refused(request, reason, RefusalCause.HOST_UNKNOWN)
+    reason = (
+        f"the subscription {name!r} may be hosted by a broker that did not answer: {brokers}; "
+        "wait for it, retire it, or create the subscription anyway"
+    )
+    return Refused(request, reason, RefusalCause.HOST_UNKNOWN, silent=silent)
