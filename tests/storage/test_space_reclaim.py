@@ -152,6 +152,31 @@ def test_the_wal_is_truncated_at_rest_after_another_process_has_read(
         assert truncated.wait(TIMEOUT_S), "although nothing is written"
 
 
+def test_a_full_disk_that_prevents_a_truncation_ends_no_storage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wal, "WAL_BYTES_MAX", 100_000)
+    monkeypatch.setattr(wal, "_CHECKPOINT_COMMITS", 1)
+    monkeypatch.setattr(wal, "_RETRY_S", 0.01)
+    failed, truncated = threading.Event(), threading.Event()
+    real = schema.truncate_wal
+
+    def full_at_first(connection: sqlite3.Connection) -> None:
+        if not failed.is_set():
+            failed.set()
+            raise sqlite3.OperationalError("database or disk is full")
+        real(connection)
+        truncated.set()
+
+    monkeypatch.setattr(wal, "truncate_wal", full_at_first)
+    with StorageHarness(tmp_path) as harness:
+        harness.write(append(1, size=200_000))
+        assert failed.wait(TIMEOUT_S)
+        assert truncated.wait(TIMEOUT_S), "although nothing is written"
+        harness.write(append(2))
+        assert harness.storage.failure is None
+
+
 def test_pages_that_reclaiming_moves_count_for_the_next_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,8 +136,10 @@ def checkpoint_wal(connection: sqlite3.Connection) -> None:
 def truncate_wal(connection: sqlite3.Connection) -> None:
     """Checkpoint and truncate the WAL, unless another process is reading it."""
     connection.execute(f"PRAGMA busy_timeout={_TRUNCATE_WAIT_MS}")
-    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    connection.execute(f"PRAGMA busy_timeout={int(_BUSY_S * 1000)}")
+    try:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    finally:
+        connection.execute(f"PRAGMA busy_timeout={int(_BUSY_S * 1000)}")
 
 
 def wal_path(directory: Path) -> Path:

@@ -60,10 +60,11 @@ class WalCheckpointer:
         """Checkpoint the WAL; if it is still large, truncate it while no fetch is ``reading``."""
         self._commits = self._bytes = 0
         self._is_idle = False
-        with suppress(sqlite3.Error):  # nothing is lost: it is retried, and writes report errors
+        # A full disk is no error here: nothing is lost, it is retried, and writes report errors.
+        with suppress(sqlite3.Error):
             checkpoint_wal(writer)
         if self._size() > WAL_BYTES_MAX:
-            with reading:
+            with reading, suppress(sqlite3.Error):
                 truncate_wal(writer)
         self._is_large = self._size() > WAL_BYTES_MAX
 
