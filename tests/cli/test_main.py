@@ -187,6 +187,22 @@ def test_an_invalid_environment_is_one_error(
     assert json.loads(captured.err.splitlines()[-1])["error"].startswith("kernel 'fast'")
 
 
+def test_an_interrupt_while_the_program_is_imported_is_one_line() -> None:
+    program = (
+        "import sys\n"
+        "from gapless.cli.entry import main\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'gapless.cli.main': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        "sys.exit(main())\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (130, "interrupted\n")
+
+
 def test_the_package_can_be_imported_without_choosing_a_kernel() -> None:
     program = "import sys, gapless, gapless.cli.entry; sys.exit('gapless.content' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -128,6 +128,20 @@ def test_delta_comes_from_the_overlay_file(tmp_path: Path) -> None:
         ('name = "p1"\ndata = "d"\noverlay = "overlay.toml"\n[parameters]\ndelta = 2', "delta"),
         ('name = "b@1"\ndata = "d"', "no name"),
         ("name = ", "is not TOML"),
+        ('name = "b1"\ndata = "a\\u0000b"', "data is"),
+        ('name = "b1"\ndata = "d"\noverlay = "a\\u0000b"', "overlay is"),
+        ('name = "b1"\ndata = "d"\n[log]\nfile = "a\\u0000b"', "log.file is"),
+        ('name = "b1"\ndata = "d"\n[audit]\ndirectory = "a\\u0000b"', "audit.directory is"),
+        ('name = "b1"\ndata = "d"\n[audit]\ndirectory = "a"\nbytes_max = 1', "at least 4 times"),
+        ('name = "b1"\ndata = "d"\n[access]\ntokens = "a\\u0000b"', "access.tokens is"),
+        ('name = "b1"\ndata = "d"\nlisten = "a\\u0000b:1"', "host:port"),
+        (f'name = "b1"\ndata = "d"\nlisten = "a:{"9" * 5_000}"', "host:port"),
+        (f'name = "b1"\ndata = {"9" * 5_000}', "a number with too many digits"),
+        (f'name = "b1"\ndata = 0x{"f" * 6_000}', "data is about 2**23999: it must be a text"),
+        (
+            f'name = "b1"\ndata = "d"\n[parameters]\nretention_s = "{"9" * 400}h"',
+            "it must be a whole number from 0",
+        ),
     ],
 )
 def test_a_mistake_is_refused_with_the_file_and_the_remedy(

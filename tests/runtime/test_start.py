@@ -18,7 +18,7 @@ import pytest
 from gapless.core.errors import DiskFullError, StorageError, UsageError
 from gapless.core.limits import PARAMETER_TIME_MAX
 from gapless.core.parameters import Parameters
-from gapless.runtime import BrokerSettings, Node
+from gapless.runtime import BrokerSettings, Node, process
 from gapless.runtime.process import EXIT_DISK, EXIT_STOPPED, EXIT_WRONG_INPUT
 from gapless.runtime.toml import toml_text
 from gapless.storage import Storage
@@ -102,6 +102,11 @@ WRONG_INPUT: dict[str, tuple[dict[str, Any], Callable[[Path], None], str]] = {
         "parameters.keepalive_ms is 0: it must be a whole number from 1 to",
     ),
     "a host that is no name": ({"listen": f"{'a' * 70}.b:7400"}, lambda _: None, "cannot listen"),
+    "a host of metrics that is no name": (
+        {"metrics": f"{'a' * 70}.b:9400"},
+        lambda _: None,
+        "choose another address with metrics",
+    ),
 }
 
 
@@ -222,6 +227,17 @@ def test_a_signal_ends_a_broker_that_waits_for_its_disk(
     code, line = ended(process)
     other.close()
     assert (code, "stops before it is ready" in line) == (EXIT_STOPPED, True), line
+
+
+def test_an_interrupt_before_the_event_loop_runs_is_one_line(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(process, "load_config", interrupted)
+    assert process.run_broker(configured(directory)) == EXIT_STOPPED
+    assert capsys.readouterr().err == "broker stops before it is ready: signal SIGINT\n"
 
 
 # --- errors that are injected -----------------------------------------------------------------------

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from gapless.core.errors import UsageError
+from gapless.core.limits import PARAMETER_TIME_MAX
+from gapless.core.paths import PathText
 
 __all__ = ["SEGMENT_BYTES_LEAST", "AuditOptions"]
 
@@ -21,12 +23,12 @@ SEGMENTS_LEAST: Final = 4
 class AuditOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Location, size and content of an audit log."""
 
-    directory: str
+    directory: PathText
     bytes_max: Annotated[int, msgspec.Meta(ge=0)] = 1_073_741_824
     """Bytes of all segments of one broker or one client name; the oldest are removed first."""
     segment_bytes: Annotated[int, msgspec.Meta(ge=SEGMENT_BYTES_LEAST)] = 16_777_216
     """The size at which a segment is ended."""
-    segment_s: Annotated[int, msgspec.Meta(ge=1)] = 300
+    segment_s: Annotated[int, msgspec.Meta(ge=1, le=PARAMETER_TIME_MAX)] = 300
     """The age at which a segment is ended, so that jobs that follow the log can read it."""
     flush_ms: Annotated[int, msgspec.Meta(ge=1, le=60_000)] = 100
     """How long records may wait to be written."""

@@ -69,9 +69,10 @@ class AuditWriter:
             options.path.mkdir(parents=True, exist_ok=True)
             _adopt(options.path)
             self._start_segment()
-        except OSError as error:
+        except (OSError, ValueError) as error:  # a path with a zero character
+            reason = getattr(error, "strerror", None) or error
             raise UsageError(
-                f"the audit log in {options.directory} cannot be written: {error.strerror}"
+                f"the audit log in {options.directory} cannot be written: {reason}"
             ) from None
         self._thread = threading.Thread(target=self._write_on, name="audit", daemon=True)
         self._thread.start()

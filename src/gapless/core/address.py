@@ -36,7 +36,7 @@ class Address(NamedTuple):
         if not colon or rest.endswith("]"):
             host, port = rest, str(PORT)
         host = host.removeprefix("[").removesuffix("]")
-        if not host or "/" in host or not port.isdecimal() or int(port) > _PORT_MAX:
+        if not _is_host(host) or "/" in host or not _is_port(port):
             raise AddressError(
                 f"{shortened(text)!r} is not an address: write host:port, such as 127.0.0.1:{PORT}"
             )
@@ -88,6 +88,16 @@ def _of_url(url: Any) -> list[Address]:
     return [_of_host_port(part, url) for part in parts]
 
 
+def _is_host(text: str) -> bool:
+    return bool(text) and text.isprintable() and " " not in text
+
+
+def _is_port(text: str) -> bool:
+    """Return whether a text is a port; a number of thousands of digits is not even converted."""
+    is_short = len(text) <= len(str(_PORT_MAX))
+    return is_short and text.isascii() and text.isdecimal() and int(text) <= _PORT_MAX
+
+
 def _of_host_port(text: str, url: str) -> Address:
     if text.startswith("["):
         host, closed, rest = text[1:].partition("]")
@@ -98,10 +108,10 @@ def _of_host_port(text: str, url: str) -> Address:
     else:
         host, colon, port = text.partition(":")
         has_port = bool(colon)
-    if not host or host.strip() != host:
+    if not _is_host(host):
         raise AddressError(f"{url!r}: {text!r} has no host")
     if not has_port:
         return Address(host, PORT)
-    if not (port.isascii() and port.isdigit() and 0 < int(port) <= _PORT_MAX):
+    if not (_is_port(port) and int(port)):
         raise AddressError(f"{url!r}: {port!r} is not a port")
     return Address(host, int(port))

@@ -20,6 +20,7 @@ import msgspec
 
 from gapless.core.errors import UsageError
 from gapless.core.limits import BROKER_TOKENS_MAX, TOKEN_CHARACTERS_MAX
+from gapless.core.paths import PathText
 from gapless.runtime.logs import StructuredLog
 from gapless.runtime.principals import TokenEntry, entry_of, load_tokens
 from gapless.wire import DisconnectReason, digest_of, read_tokens
@@ -34,9 +35,9 @@ T = TypeVar("T")
 class AccessOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which tokens a broker requires."""
 
-    tokens: str = ""
+    tokens: PathText = ""
     """The file of principals; without it no token is required."""
-    broker_token: str = ""
+    broker_token: PathText = ""
     """The file with the secret that brokers of this overlay send each other."""
 
     def __post_init__(self) -> None:

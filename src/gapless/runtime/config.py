@@ -48,6 +48,7 @@ from gapless.core.address import PORT, Address
 from gapless.core.errors import UsageError
 from gapless.core.limits import LOG_FILE_BYTES_MIN, LOG_FILES_MAX
 from gapless.core.parameters import Parameters
+from gapless.core.paths import PathText
 from gapless.runtime.authentication import AccessOptions
 from gapless.runtime.logs import LogFormat
 from gapless.runtime.overlay_config import OverlayConfig, load_overlay, single
@@ -63,7 +64,7 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: LogFormat = LogFormat.TEXT
-    file: str = ""
+    file: PathText = ""
     bytes_max: Annotated[int, msgspec.Meta(ge=LOG_FILE_BYTES_MIN)] = 16_777_216
     files_kept: Annotated[int, msgspec.Meta(ge=0, le=LOG_FILES_MAX)] = 4
 
@@ -72,8 +73,8 @@ class _BrokerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """The keys of the file."""
 
     name: str
-    data: str
-    overlay: str = ""
+    data: PathText
+    overlay: PathText = ""
     cell: str = ""
     listen: str = f"127.0.0.1:{PORT}"
     advertise: str = ""

@@ -102,10 +102,10 @@ class WebServer:
             self._server = await loop.create_server(
                 lambda: _Request(self._pages, self._connections), *address
             )
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # a host name that IDNA does not allow
+            reason = getattr(error, "strerror", None) or error
             raise UsageError(
-                f"cannot serve metrics on {address}: {error.strerror or error}; "
-                "choose another address with metrics"
+                f"cannot serve metrics on {address}: {reason}; choose another address with metrics"
             ) from None
         return Address(address.host, self._server.sockets[0].getsockname()[1])
 

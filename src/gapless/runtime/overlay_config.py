@@ -51,7 +51,7 @@ from gapless.core.ids import BrokerId, CellId
 from gapless.core.limits import BROKER_NAME_BYTES_MAX, DELTA_MAX, GENERATED_CELLS_MAX
 from gapless.overlay.neighbourhood import Topology
 from gapless.runtime.parameter_values import ParameterValue, parameter_values
-from gapless.runtime.toml import read_toml, toml_text
+from gapless.runtime.toml import read_toml, shown_value, toml_text
 
 __all__ = [
     "BROKERS_MAX",
@@ -86,7 +86,7 @@ class OverlayConfig(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Refuse what no broker could start with, before any broker is started."""
         if not 0 <= self.delta <= DELTA_MAX:
-            raise UsageError(f"delta is {self.delta}, and must be 0 to {DELTA_MAX}")
+            raise UsageError(f"delta is {shown_value(self.delta)}, and must be 0 to {DELTA_MAX}")
         for cell in self.topology.cells:
             for name in (cell.name, *cell.brokers):
                 _check_name(name)

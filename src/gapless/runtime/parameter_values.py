@@ -14,6 +14,7 @@ import msgspec
 
 from gapless.core.errors import UsageError, shortened
 from gapless.core.parameters import Parameters, allowed
+from gapless.runtime.toml import shown_value
 
 __all__ = ["ParameterValue", "ParameterValues", "parameter_values", "read_option"]
 
@@ -24,7 +25,8 @@ ParameterValues: TypeAlias = dict[str, bool | int]
 
 _KINDS: Final = {field.name: field.type for field in msgspec.structs.fields(Parameters)}
 
-_TEXT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
+_TEXT: Final = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)\s*([A-Za-z]*)", re.ASCII)
+"""More digits exceed the range of every parameter."""
 
 _MILLISECONDS: Final = {
     "ms": 1,
@@ -95,7 +97,7 @@ def _checked(name: str, value: ParameterValue) -> bool | int:
         return found
     units = _units(name) if _KINDS[name] is int else ""
     written = f", or with a unit: {units}" if units else ""
-    shown = shortened(msgspec.json.encode(value).decode())
+    shown = shown_value(value)
     raise UsageError(f"parameters.{name} is {shown}: it must be {expected}{written}")
 
 

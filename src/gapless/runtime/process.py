@@ -86,11 +86,15 @@ def run_broker(path: Path, *, supervised: bool = False, restarts: int = 0) -> in
 
     Raises UsageError if the file cannot be used.
     """
-    config = load_config(path, restarts=restarts)
-    set_up_logs(config.log.level, config.log.format, _log_file(config.log))
-    _allow_many_connections()
-    keep_freed_memory()
-    return run_loop(serve(config, supervised=supervised))
+    try:
+        config = load_config(path, restarts=restarts)
+        set_up_logs(config.log.level, config.log.format, _log_file(config.log))
+        _allow_many_connections()
+        keep_freed_memory()
+        return run_loop(serve(config, supervised=supervised))
+    except KeyboardInterrupt:  # the event loop handles signals from now on
+        sys.stderr.write("broker stops before it is ready: signal SIGINT\n")
+        return EXIT_STOPPED
 
 
 def _log_file(log: LogConfig) -> LogFile | None:

@@ -11,9 +11,10 @@ from typing import Any, Final, TypeVar
 import msgspec
 import msgspec.inspect
 
+from gapless.content.values import magnitude
 from gapless.core.errors import UsageError, shortened
 
-__all__ = ["read_toml", "toml_text"]
+__all__ = ["read_toml", "shown_value", "toml_text"]
 
 T = TypeVar("T")
 
@@ -34,8 +35,12 @@ def read_toml(path: Path, kind: type[T], *, secret: bool = False) -> T:
         raise UsageError(f"{path} is not TOML: {error}") from None
     except RecursionError:
         raise UsageError(f"{path} is nested too deeply") from None
+    except ValueError:  # of a conversion in Python
+        raise UsageError(f"{path} contains a number with too many digits") from None
     try:
         return msgspec.convert(values, kind)
+    except UsageError as error:  # of the struct itself
+        raise UsageError(f"{path}: {error}") from None
     except msgspec.ValidationError as error:
         if isinstance(error.__cause__, ValueError):  # the struct itself refused it
             raise UsageError(f"{path}: {error.__cause__}") from None
@@ -65,8 +70,19 @@ def _problem(problem: str, values: Any, kind: type, secret: bool) -> str:
         return f"there must be a key `{key}`"
     if secret:
         return f"{where} is invalid: it must be {_allowed(shape)}"
-    shown = msgspec.json.encode(values, enc_hook=str).decode()
-    return f"{where} is {shortened(shown)}: it must be {_allowed(shape)}"
+    return f"{where} is {shown_value(values)}: it must be {_allowed(shape)}"
+
+
+def shown_value(value: Any) -> str:
+    """Return a value of a file as an error shows it.
+
+    >>> shown_value("x" * 100) == '"' + "x" * 59 + "…", shown_value(16**6_000)
+    (True, 'about 2**24000')
+    """
+    try:
+        return shortened(msgspec.json.encode(value, enc_hook=str).decode())
+    except ValueError:  # Python converts no integer of thousands of digits
+        return magnitude(value) if isinstance(value, int) else "a value with such a number"
 
 
 _KEY: Final = re.compile(r"\.(\w+)|\[(\d*|\.\.\.)\]")
