@@ -20,7 +20,7 @@ from gapless.messages.clients import (
     Unsubscribe,
 )
 from gapless.messages.mobility import FindSubscription, SubscriptionFound, Superseded
-from gapless.messages.operating import RetireBroker
+from gapless.messages.operating import ListAllDurable, RetireBroker
 from tests.broker.harness import BrokerHarness, Requester
 from tests.mobility.test_hosting import hosting_brokers, resume_at, stage
 from tests.scenarios.brokers import of
@@ -155,6 +155,25 @@ def test_the_redirection_has_the_address_that_the_hosting_broker_is_configured_w
     answer = opens(program(world, "p", "again"))
     assert redirected_to(answer) == "b"
     assert answer.addresses == ("b.example:7400",)
+
+
+@pytest.mark.parametrize("listening", ["0.0.0.0", "::"])  # noqa: S104
+def test_a_broker_that_listens_everywhere_is_redirected_to_as_the_asked_one_knows_it(
+    listening: str,
+) -> None:
+    # nobody can connect to 0.0.0.0 of another computer
+    world = line()
+    world["b"].components.finder._addresses = {"b": Address(listening, 7400)}
+    world["p"].components.finder._addresses = {"b": Address("b.example", 7400)}
+    assert is_new(opens(program(world, "b")))
+    again = program(world, "p", "again")
+    answer = opens(again)
+    assert redirected_to(answer) == "b"
+    assert answer.addresses == ("b.example:7400",)
+    (entry,) = again.call(ListAllDurable(again.number()), s=5).entries
+    assert entry.host.addresses == ("b.example:7400",)
+    world["p"].components.finder._addresses = {"b": Address(listening, 7400)}
+    assert opens(again).addresses == ()
 
 
 # --- two at once -------------------------------------------------------------------------------

@@ -160,7 +160,7 @@ def assemble(
     finder = SubscriptionFinder(
         context, tree, walks, registry, hosting, corrupt_subscriptions, addresses
     )
-    collector = SubscriptionCollector(context, tree, walks, registry, addresses)
+    collector = SubscriptionCollector(context, tree, walks, registry, finder)
     restored = (each.subscription for each in stored.subscriptions)
     lookups = Lookups(context, finder, registry, restored)
     retirement = Retirement(

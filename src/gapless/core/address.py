@@ -55,6 +55,18 @@ class Address(NamedTuple):
         except ValueError:
             return self.host == "localhost"
 
+    @property
+    def is_reachable(self) -> bool:
+        """Whether another program can connect to it: it has a port and is not every interface.
+
+        >>> [Address.parse(text).is_reachable for text in ("0.0.0.0:7400", "[::]:7400", "b1:7400")]
+        [False, False, True]
+        """
+        try:
+            return self.port > 0 and not ip_address(self.host).is_unspecified
+        except ValueError:
+            return self.port > 0
+
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"

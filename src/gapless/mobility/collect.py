@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any, TypeAlias
 
+from msgspec.structs import replace
+
 from gapless.core.context import Context
 from gapless.core.ids import BrokerId, CellId
 from gapless.core.limits import SHOWN_ENTRIES_MAX, SHOWN_TEXT_MAX, SILENT_NAMED_MAX
@@ -23,7 +25,7 @@ from gapless.messages.mobility import (
     WalkKey,
 )
 from gapless.messages.operating import AllDurableList, ListAllDurable
-from gapless.mobility.find import ClientAddresses
+from gapless.mobility.find import SubscriptionFinder
 from gapless.mobility.protocols import SubscriptionsByName
 from gapless.mobility.walk import Walks
 from gapless.overlay.tree import Tree
@@ -99,14 +101,14 @@ class SubscriptionCollector:
         tree: Tree,
         walks: Walks,
         registry: SubscriptionsByName,
-        addresses: ClientAddresses,
+        finder: SubscriptionFinder,
     ) -> None:
         self._context = context
         self._me = context.identity.broker
         self._tree = tree
         self._walks = walks
         self._registry = registry
-        self._addresses = addresses
+        self._finder = finder
         self._pages: dict[WalkKey, _Page] = {}
         self.handlers: Mapping[type, Callable[[str, Any], None]] = {ListAllDurable: self._list}
 
@@ -117,7 +119,9 @@ class SubscriptionCollector:
             return
 
         def done(page: SubscriptionsCollected) -> None:
-            reply = AllDurableList(call.request, page.entries, page.more, page.silent)
+            complete = self._finder.with_addresses
+            entries = tuple(replace(each, host=complete(each.host)) for each in page.entries)
+            reply = AllDurableList(call.request, entries, page.more, page.silent)
             self._context.notify(client, reply)
 
         wait_ms = self._context.parameters.find_timeout_ms
@@ -170,8 +174,7 @@ class SubscriptionCollector:
         return [self._entry(each) for each in found[: SHOWN_ENTRIES_MAX + 1]]
 
     def _entry(self, subscription: HostedSubscription) -> DurableEntry:
-        address = self._addresses.get(self._me)
-        addresses = () if address is None else (str(address),)
+        addresses = self._finder.addresses_of(self._me)
         host = SubscriptionHost(
             self._me, subscription.incarnation_key, subscription.epoch, addresses
         )

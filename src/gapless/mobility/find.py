@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
+from msgspec.structs import replace
+
 from gapless.core.address import Address
 from gapless.core.context import Context
 from gapless.core.ids import BrokerId, CellId
@@ -172,7 +174,12 @@ class SubscriptionFinder:
     def addresses_of(self, broker: BrokerId) -> tuple[str, ...]:
         """Return at which addresses clients reach a broker, as far as they are configured."""
         found = self._addresses.get(broker)
-        return () if found is None else (str(found),)
+        return (str(found),) if found is not None and found.is_reachable else ()
+
+    def with_addresses(self, host: SubscriptionHost) -> SubscriptionHost:
+        """Return a host with its addresses: if it knows none, those that this broker knows."""
+        addresses = host.addresses or self.addresses_of(host.broker)
+        return replace(host, addresses=addresses)
 
     def host_here(self, name: str) -> SubscriptionHost | None:
         """Return this broker as the host of a durable subscription, or None."""

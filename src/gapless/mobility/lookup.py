@@ -130,7 +130,7 @@ class Lookups:
                 return
             newer = self._newer_host(name, result)
             if newer is not None:
-                elsewhere(newer)
+                elsewhere(self._finder.with_addresses(newer))
             elif self._may_execute(name, result, anyway=anyway):
                 here()
             else:

@@ -111,6 +111,14 @@ class Node:
         return self.settings.advertise or self._address
 
     @property
+    def address_for_others(self) -> Address:
+        """The address to which brokers and clients are sent: as configured, else where it listens."""
+        settings = self.settings
+        configured = (settings.advertise, settings.overlay.addresses.get(self.name))
+        usable = (each for each in configured if each is not None and each.is_reachable)
+        return next(usable, self.address)
+
+    @property
     def url(self) -> str:
         """The URL that clients connect to."""
         return self.address.url
@@ -191,7 +199,7 @@ class Node:
         """Accept connections and dial the peers."""
         assert self._server is not None
         await self._server.start_serving()
-        self.addresses[self.name] = self.address
+        self.addresses[self.name] = self.address_for_others
         self.links.start()
         parameters = self.settings.parameters
         self._repeat(
