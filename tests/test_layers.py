@@ -141,6 +141,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "requests": ("msgspec",),
     "pubend": ("msgspec", "numpy"),
     "subscribers": ("msgspec",),
+    "mobility": ("msgspec",),
 }
 
 
