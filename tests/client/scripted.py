@@ -28,6 +28,7 @@ from gapless.messages.clients import (
 from gapless.wire import (
     CLIENT_NOTICES,
     CLIENT_REQUESTS,
+    VERSIONS,
     Connect,
     Connected,
     FrameReader,
@@ -107,7 +108,9 @@ class ScriptedBroker:
         }
 
     def _send_connected(self, connection: ScriptedConnection) -> None:
-        connection.send_handshake(Connected(2, self.name, "c1", 1_048_576, self.keepalive_ms))
+        connection.send_handshake(
+            Connected(VERSIONS[-1], self.name, "c1", 1_048_576, self.keepalive_ms)
+        )
 
     def _open_publisher(self, connection: ScriptedConnection, call: OpenPublisher) -> None:
         self.session += 1

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final, Protocol, cast
 
-from gapless.core.errors import ProtocolError
+from gapless.core.errors import ProtocolError, UsageError
 from gapless.core.limits import KEEPALIVES_MISSED_MAX
 from gapless.wire import (
     CLIENT_NOTICES,
     CLIENT_REQUESTS,
+    HEADER_BYTES,
     VERSIONS,
     Body,
     Connect,
@@ -160,8 +161,18 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # --- sending and ending ----------------------------------------------------------------------
 
     def send(self, request: Any) -> None:
-        """Send a request."""
-        self._write(CLIENT_REQUESTS.encode(request))
+        """Send a request; raise UsageError if it is too large for the broker, which would disconnect."""
+        try:
+            frame = CLIENT_REQUESTS.encode(request)
+        except ProtocolError as error:
+            raise UsageError(str(error)) from None
+        size = len(frame) - HEADER_BYTES
+        if self._handshake is not None and size > self._handshake.frame_bytes_max:
+            raise UsageError(
+                f"a {type(request).__name__} of {size:,} bytes was not sent, because this broker takes "
+                f"{self._handshake.frame_bytes_max:,}: make it shorter"
+            )
+        self._write(frame)
 
     def _write(self, frame: bytearray) -> None:
         if not self._over and self._transport is not None:

@@ -7,6 +7,7 @@ every connection and every loss.
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable
 from typing import Final, TypeAlias
@@ -14,7 +15,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from gapless.core.address import Address
-from gapless.core.errors import ClosedError, GaplessError, UsageError
+from gapless.core.errors import ClosedError, GaplessError, UsageError, shown_value
 
 __all__ = ["ConnectionCallback", "ConnectionChange", "ConnectionReporter"]
 
@@ -40,7 +41,11 @@ class ConnectionReporter:
 
     def __init__(self, session: str, callback: ConnectionCallback | None = None) -> None:
         if callback is not None and not callable(callback):
-            raise UsageError(f"on_connection is a callable, not a {type(callback).__name__}")
+            raise UsageError(f"on_connection is a callable, not {shown_value(callback)}")
+        if inspect.iscoroutinefunction(callback):
+            raise UsageError(
+                "on_connection is an ordinary function, not an async one; it may create a task"
+            )
         self._session = session
         self._callback = callback
 

@@ -11,8 +11,9 @@ from typing import Final
 
 import msgspec
 
+from gapless.client.arguments import check_text
 from gapless.core.address import Address
-from gapless.core.errors import UsageError
+from gapless.core.errors import UsageError, shown_value
 from gapless.wire import read_tokens, token_fault
 
 __all__ = ["TOKEN_FILE_VARIABLE", "TOKEN_VARIABLE", "Credentials"]
@@ -40,14 +41,14 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
         """Return the given credentials; raise UsageError if they are not valid."""
         if token is not None and token_file is not None:
             raise UsageError("give a token or the file that has it, not both")
-        if token is not None and not isinstance(token, str):
-            raise UsageError(f"token is a str, not a {type(token).__name__}")
-        if token_file is not None and not isinstance(token_file, str | Path):
-            raise UsageError(f"token_file is a path, not a {type(token_file).__name__}")
-        fault = None if token is None else token_fault(token)
-        if fault is not None:
-            raise UsageError(f"token: {fault}")
-        return cls(token=token or "", token_file="" if token_file is None else str(token_file))
+        if token is not None:
+            if not isinstance(token, str):
+                raise UsageError(f"token is a str, not a {type(token).__name__}")
+            fault = token_fault(token)
+            if fault is not None:
+                raise UsageError(f"token: {fault}")
+            return cls(token=str.__str__(token))
+        return cls(token_file="" if token_file is None else _path(token_file))
 
     def check(self) -> None:
         """Raise UsageError if the token cannot be read or is not valid."""
@@ -79,6 +80,15 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True):
 
     def __rich_repr__(self) -> list[tuple[str, str]]:
         return [("token", "…" if self.token else ""), ("token_file", self.token_file)]
+
+
+def _path(given: str | Path) -> str:
+    if not isinstance(given, str | Path):
+        raise UsageError(f"token_file is a path, not a {type(given).__name__}")
+    text = check_text("token_file", str(given))
+    if not text or "\0" in text:
+        raise UsageError(f"token_file is the path of a file, not {shown_value(text)}")
+    return text
 
 
 @lru_cache(maxsize=1_024)

@@ -24,8 +24,15 @@ from gapless.client.subscription_state import (
     ClientSubscriptionInput,
     ClientSubscriptionState,
 )
-from gapless.core.errors import ClosedError, FencedError, GaplessError, SlowConsumerError
+from gapless.core.errors import (
+    ClosedError,
+    FencedError,
+    GaplessError,
+    SlowConsumerError,
+    UsageError,
+)
 from gapless.core.ids import PubendId
+from gapless.core.limits import ACK_PUBENDS_MAX
 from gapless.core.ticks import Tick
 from gapless.messages.clients import (
     Ack,
@@ -216,8 +223,13 @@ class Inbox:
         newer = self._resume.acknowledge(ticks)
         if newer and self._audit is not None:
             self._audit.acked(newer)
-        if newer and self.is_answered and self.link is not None:
-            self.link.send(Ack(self.name, tuple(newer.items())))
+        if newer and self.is_answered:
+            self._send_acks(tuple(newer.items()))
+
+    def _send_acks(self, position: PositionTuple) -> None:
+        assert self.link is not None
+        for first in range(0, len(position), ACK_PUBENDS_MAX):
+            self.link.send(Ack(self.name, position[first : first + ACK_PUBENDS_MAX]))
 
     def repositioned(self, position: PositionTuple, kind: StartKind) -> None:
         """A seek was executed: everything that comes from now on is after its position."""
@@ -277,7 +289,15 @@ class Inbox:
         handshake = self.link.handshake
         if handshake is not None:
             self._hosting.requested_at(handshake.broker)
-        self.link.request(request, self._subscribed)
+        self._request(request, self._subscribed)
+
+    def _request(self, request: Subscribe | Seek, then: Callable[[Any], None]) -> None:
+        """Send a request; end if it is too large for the broker, because nothing could be repeated."""
+        assert self.link is not None
+        try:
+            self.link.request(request, then)
+        except UsageError as error:
+            self.end(error)
 
     def _subscribed(self, notice: Any) -> None:
         if self._state is _State.OVER:
@@ -312,8 +332,7 @@ class Inbox:
             self._reseek()
         else:
             self._take(_Input.SUBSCRIBED)
-        if self._resume.acked and self.link is not None:
-            self.link.send(Ack(self.name, self._resume.acked))
+        self._send_acks(self._resume.acked)
         self._wake()
 
     def _redirected(self, notice: Refused) -> None:
@@ -341,7 +360,7 @@ class Inbox:
         self.link.forget(self._seek_request)
         self._seek_request = self.link.numbers.next()
         start = StartPoint(StartKind.POSITION, tuple(self.prefetch.received.items()))
-        self.link.request(Seek(self._seek_request, self.name, start), self._reseek_done)
+        self._request(Seek(self._seek_request, self.name, start), self._reseek_done)
 
     def _reseek_done(self, notice: Any) -> None:
         if self._state is not _State.RESEEKING:

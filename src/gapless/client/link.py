@@ -387,10 +387,13 @@ class ReconnectingLink:
             self._connection.send(request)
 
     def request(self, request: Any, then: Callable[[Any], None]) -> None:
-        """Send a request and call back with its answer, unless the connection is lost first."""
+        """Send a request and call back with its answer, unless the connection is lost first.
+
+        Raises UsageError, and sends nothing, if it is too large for the broker.
+        """
         if self._connection is not None and self._state is LinkState.UP:
-            self._requests.add(request.request, then)
             self._connection.send(request)
+            self._requests.add(request.request, then)
 
     def forget(self, number: int) -> None:
         """The answer to a request is not needed any more."""

@@ -32,6 +32,7 @@ from gapless.core.errors import (
     GaplessError,
     OutcomeUnknownError,
     ProtocolError,
+    UsageError,
     reworded,
 )
 from gapless.core.ids import PubendId
@@ -55,8 +56,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Outbox"]
 
-FRAME_OVERHEAD: Final = 2_048
-"""The most bytes of a frame beside its events: names of a few hundred characters, and lengths."""
+FRAME_OVERHEAD: Final = 4_096
+"""The most bytes of a frame beside its events: two names, of up to four bytes a character, and lengths."""
 
 
 class Outbox:
@@ -256,9 +257,6 @@ class Outbox:
 
     def _send(self, batch: PublishBatch) -> None:
         assert self.link is not None
-        batch.note_sent()
-        self.sent.append(batch)
-        self._sent_bytes += batch.bytes
         request = Publish(
             batch.request,
             self.pubend,
@@ -267,7 +265,15 @@ class Outbox:
             batch.first,
             batch.wire_events(),
         )
-        self.link.request(request, lambda notice: self._answered(batch, notice))
+        try:
+            self.link.request(request, lambda notice: self._answered(batch, notice))
+        except UsageError as error:  # this broker takes smaller frames than the one before
+            self.queue.appendleft(batch)
+            self.end(error)
+            return
+        batch.note_sent()
+        self.sent.append(batch)
+        self._sent_bytes += batch.bytes
 
     def _answered(self, batch: PublishBatch, notice: Any) -> None:
         if isinstance(notice, Refused):

@@ -7,9 +7,9 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from gapless.content.values import plain_scalar
-from gapless.core.errors import PositionError, shortened
+from gapless.core.errors import PositionError, shortened, shown_value
 from gapless.core.ids import PubendId
-from gapless.core.limits import INT_DIGITS_MAX, INT_MAX, NAME_MAX
+from gapless.core.limits import CLIENT_COUNT_MAX, INT_DIGITS_MAX, NAME_MAX, SEQUENCE_MAX
 from gapless.core.ticks import Tick
 from gapless.messages.clients import PositionTuple
 
@@ -44,7 +44,7 @@ class Position(Mapping[str, Tick]):
 
     def __init__(self, ticks: Mapping[str, Tick] | None = None) -> None:
         found: dict[str, Tick] = {}
-        for name, tick in sorted((ticks or {}).items(), key=_named):
+        for name, tick in sorted(_mapping({} if ticks is None else ticks).items(), key=_named):
             whole = plain_scalar(tick)
             _check(name, whole)
             found[name] = whole
@@ -55,6 +55,8 @@ class Position(Mapping[str, Tick]):
     def parse(cls, text: str) -> Position:
         """Return the position of a text in the form of ``str()``, which may be empty."""
         ticks: dict[str, Tick] = {}
+        if not isinstance(text, str):
+            raise PositionError(f"a position is parsed from a str, not {shown_value(text)}")
         for part in text.split(",") if text else ():
             name, colon, tick = part.rpartition(":")
             is_tick = tick.isascii() and tick.isdigit() and len(tick) <= INT_DIGITS_MAX
@@ -85,8 +87,10 @@ class Position(Mapping[str, Tick]):
         return len(self._ticks)
 
     def __or__(self, other: Mapping[str, Tick]) -> Position:
+        if not isinstance(other, Mapping):
+            return NotImplemented
         merged = dict(self._ticks)
-        for name, tick in other.items():
+        for name, tick in (other if isinstance(other, Position) else Position(other)).items():
             merged[name] = max(tick, merged.get(name, tick))
         return Position(merged)
 
@@ -94,7 +98,7 @@ class Position(Mapping[str, Tick]):
 
     def merge(self, other: Mapping[str, Tick]) -> Position:
         """Return the least position that is ahead of both, the same as ``|``."""
-        return self | other
+        return self | _mapping(other)
 
     def __ge__(self, other: Mapping[str, Tick]) -> bool:
         if not isinstance(other, Mapping):
@@ -136,26 +140,36 @@ def pubend_id(name: str) -> PubendId:
     return PubendId(plain, int(incarnation)) if mark else PubendId(plain)
 
 
+def _mapping(given: Any) -> Mapping[str, Tick]:
+    if not isinstance(given, Mapping):
+        raise PositionError(
+            f"a position is a mapping from pubends to ticks, not {shown_value(given)}"
+        )
+    return given
+
+
 def _named(item: tuple[str, Tick]) -> str:
     return str(item[0])
 
 
 def _check(name: object, tick: object) -> None:
     if not isinstance(name, str) or not name:
-        raise PositionError(f"{name!r} is no name of a pubend")
+        raise PositionError(f"{shown_value(name)} is no name of a pubend")
     if not name.isascii() and not _is_encodable(name):
-        raise PositionError(f"{name!r} is no name of a pubend: it has half of a surrogate pair")
+        raise PositionError(
+            f"{shown_value(name)} is no name of a pubend: it has half of a surrogate pair"
+        )
     if len(name) > NAME_MAX:
         raise PositionError(f"{shortened(name)!r} is longer than a name of a pubend ({NAME_MAX})")
     _, mark, incarnation = name.partition("#")
     if mark and not (
-        incarnation.isascii() and incarnation.isdigit() and int(incarnation) <= INT_MAX
+        incarnation.isascii() and incarnation.isdigit() and int(incarnation) <= CLIENT_COUNT_MAX
     ):
         raise PositionError(f"{shortened(name)!r} is no name of a pubend")
-    if not isinstance(tick, int) or isinstance(tick, bool) or not 0 <= tick <= INT_MAX:
+    if not isinstance(tick, int) or isinstance(tick, bool) or not 0 <= tick <= SEQUENCE_MAX:
         raise PositionError(
-            f"{shortened(repr(tick))} is no tick of {shortened(name)}; "
-            "a tick is a whole number of 64 bits, and 0 is before the first"
+            f"{shown_value(tick)} is no tick of {shortened(name)!r}; "
+            f"a tick is a whole number up to {SEQUENCE_MAX:,}, and 0 is before the first"
         )
 
 

@@ -208,7 +208,7 @@ class Publisher:
         self, events: Iterable[EventLike], seconds: float | None, *, first: int
     ) -> Position:
         """Publish a part of the events of a call; ``first`` were published before it."""
-        source = iter(iterated("events", events, "events"))
+        source = iterated("events", events, "events")
         many = ManyEvents(first)
         wrong: GaplessError | None = None
         try:

@@ -12,9 +12,11 @@ from uuid import uuid4
 from gapless.audit.clients import ClientAudit
 from gapless.audit.options import AuditOptions
 from gapless.client.arguments import (
+    check_choice,
     check_filter,
     check_flag,
     check_name,
+    check_new_name,
     check_pubend_name,
     check_seconds,
     check_text,
@@ -37,6 +39,7 @@ from gapless.client.publisher import Publisher
 from gapless.client.reading import read_log
 from gapless.client.requests import check_request
 from gapless.client.session_links import SessionLinks
+from gapless.client.settings import ORDERS
 from gapless.client.staged_writer import (
     CommitResult,
     StagedPart,
@@ -54,9 +57,14 @@ from gapless.core.errors import (
     ConnectionLostError,
     UsageError,
 )
-from gapless.core.limits import IN_FLIGHT_EVENTS_MAX, INT_MAX, NAME_PREFIX_MAX
+from gapless.core.limits import (
+    CLIENT_COUNT_MAX,
+    IN_FLIGHT_EVENTS_MAX,
+    NAME_PREFIX_MAX,
+    SEQUENCE_MAX,
+)
 from gapless.core.ticks import Tick
-from gapless.messages.clients import Order, Unsubscribe, Unsubscribed
+from gapless.messages.clients import Unsubscribe, Unsubscribed
 from gapless.messages.operating import ListPartitions, PartitionTable
 from gapless.messages.overlay import Partition
 
@@ -65,7 +73,6 @@ __all__ = ["EXPIRY_S", "Session", "connect"]
 EXPIRY_S = 604_800
 """How long a durable subscription is kept without a client, by default: a week."""
 
-_ORDERS = {"publisher": Order.PUBLISHER, "total": Order.TOTAL}
 _UNSET = Unset()
 
 
@@ -117,7 +124,7 @@ def connect(
     True
     """
     addresses = parse_addresses(servers)
-    name = check_text("name", name)
+    name = check_text("name", name) and check_new_name("name", name)
     if not isinstance(backoff, Backoff):
         raise UsageError(f"backoff is a Backoff, not a {type(backoff).__name__}")
     called = name or f"client-{uuid4().hex[:12]}"
@@ -281,8 +288,10 @@ class Session:
         self._check()
         return Publisher(
             self,
-            check_pubend_name(pubend),
-            name=self._generated_name() if name == "" else check_name("name", name),
+            check_pubend_name(pubend, is_new=True),
+            name=check_new_name("name", name)
+            if check_text("name", name)
+            else self._generated_name(),
             advertisement=check_filter("advertisement", advertisement),
             guaranteed=check_flag("guaranteed", guaranteed),
             in_flight_max=check_whole("in_flight_max", in_flight_max, 1),
@@ -320,20 +329,18 @@ class Session:
         :class:`GapError` is raised, or with ``on_gap="report"`` added to ``gaps``.
         """
         self._check()
-        if order not in (*_ORDERS,):
-            raise UsageError(f"order is 'publisher' or 'total', not {order!r}")
-        name = self._generated_name() if durable is None else check_name("durable", durable)
+        name = self._generated_name() if durable is None else check_new_name("durable", durable)
         settings = SubscriptionOptions(
             durable=durable is not None,
             start=start_point_of(start),
-            order=_ORDERS[order],
+            order=check_choice("order", order, ORDERS),
             prefetch=prefetch,
             ack=ack,
             on_gap=on_gap,
             expiry_s=expiry_s,
             create=create,
             deadline_s=chosen(deadline_s, self._options.deadline_s),
-            take_over=check_flag("take_over", take_over),
+            take_over=take_over,
         )
         keeps_filter = filter is None and durable is not None
         text = (
@@ -362,10 +369,10 @@ class Session:
         self._check()
         return StagedWriter(
             self,
-            check_pubend_name(pubend),
-            writer=check_name("writer", writer),
-            batch=check_whole("batch", batch, 0, INT_MAX),
-            partition=check_whole("partition", partition, 0, INT_MAX),
+            check_pubend_name(pubend, is_new=True),
+            writer=check_new_name("writer", writer),
+            batch=check_whole("batch", batch, 0, CLIENT_COUNT_MAX),
+            partition=check_whole("partition", partition, 0, CLIENT_COUNT_MAX),
             advertisement=check_filter("advertisement", advertisement),
             deadline_s=chosen(deadline_s, self._options.deadline_s),
         )
@@ -388,7 +395,7 @@ class Session:
         """Drop the staged events of a batch; the broker also drops them by itself after a time."""
         self._check_open()
         pubend, writer = check_pubend_name(pubend), check_name("writer", writer)
-        batch = check_whole("batch", batch, 0, INT_MAX)
+        batch = check_whole("batch", batch, 0, CLIENT_COUNT_MAX)
         seconds = chosen(deadline_s, self._options.deadline_s)
         await drop_staged(self, pubend, writer, batch, seconds)
 
@@ -402,9 +409,8 @@ class Session:
 
         DeadlineError names the brokers that may host it and do not answer.
         """
-        answer = await self.request_at_host(
-            durable, Unsubscribe(0, check_name("durable", durable)), deadline_s=deadline_s
-        )
+        name = check_name("durable", durable)
+        answer = await self.request_at_host(name, Unsubscribe(0, name), deadline_s=deadline_s)
         if answer is not None:
             ReconnectingLink.expect(answer, Unsubscribed)
 
@@ -466,8 +472,8 @@ class Session:
             self.main,
             pubend_id(check_pubend_name(pubend)),
             str(check_filter("filter", filter)),
-            None if low is None else check_whole("low", low, 0, INT_MAX),
-            None if high is None else check_whole("high", high, 0, INT_MAX),
+            None if low is None else check_whole("low", low, 0, SEQUENCE_MAX),
+            None if high is None else check_whole("high", high, 0, SEQUENCE_MAX),
             chosen(deadline_s, self._options.deadline_s),
         )
 

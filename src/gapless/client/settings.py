@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
-from gapless.client.arguments import check_whole
+from gapless.client.arguments import check_choice, check_flag, check_whole
 from gapless.core.errors import UsageError
 from gapless.messages.clients import Order, StartPoint
 
-__all__ = ["Acknowledge", "OnGap", "SubscriptionOptions"]
+__all__ = ["ORDERS", "Acknowledge", "OnGap", "SubscriptionOptions"]
 
 Acknowledge = Literal["auto", "manual"]
 OnGap = Literal["raise", "report"]
+
+_ACKNOWLEDGE: Final[dict[str, Acknowledge]] = {"auto": "auto", "manual": "manual"}
+_ON_GAP: Final[dict[str, OnGap]] = {"raise": "raise", "report": "report"}
+ORDERS: Final = {"publisher": Order.PUBLISHER, "total": Order.TOTAL}
+"""The orders of delivery, by the words of programs."""
 
 
 class SubscriptionOptions:
@@ -44,21 +49,17 @@ class SubscriptionOptions:
         take_over: bool = True,
         create: bool = False,
     ) -> None:
-        if ack not in ("auto", "manual"):
-            raise UsageError(f"ack is 'auto' or 'manual', not {ack!r}")
-        if on_gap not in ("raise", "report"):
-            raise UsageError(f"on_gap is 'raise' or 'report', not {on_gap!r}")
-        if create and not durable:
-            raise UsageError("create is for a durable subscription; give it durable='name'")
         self.durable = durable
         self.start = start
         self.order = order
         self.prefetch = check_whole("prefetch", prefetch, 1)
-        self.ack = ack
-        self.on_gap = on_gap
+        self.ack = check_choice("ack", ack, _ACKNOWLEDGE)
+        self.on_gap = check_choice("on_gap", on_gap, _ON_GAP)
         self.expiry_s = check_whole("expiry_s", expiry_s, 1)
         self.deadline_s = deadline_s
-        self.take_over = take_over
+        self.take_over = check_flag("take_over", take_over)
         """Whether opening ends the subscription of another client that has the name."""
-        self.create = create
+        self.create = check_flag("create", create)
         """Whether the name is created although a broker that may host it does not answer."""
+        if self.create and not durable:
+            raise UsageError("create is for a durable subscription; give it durable='name'")

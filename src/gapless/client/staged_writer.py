@@ -141,7 +141,7 @@ class StagedWriter:
 
     async def add(self, events: Iterable[EventLike]) -> None:
         """Stage events in order; wait while too many are in flight. Raises earlier errors."""
-        source = iter(iterated("events", events, "events"))
+        source = iterated("events", events, "events")
         while block := [*islice(source, CHUNK_EVENTS_MAX)]:
             plain = encoded_plain(block)
             for event in plain or (encoded(*pair(each)) for each in block):

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from gapless.client.position import Position
 from gapless.content.values import plain_scalar
-from gapless.core.errors import UsageError
+from gapless.core.errors import UsageError, shown_value
 from gapless.core.ticks import Tick
 from gapless.messages.clients import StartKind, StartPoint
 
@@ -31,4 +31,6 @@ def start_point_of(start: Start) -> StartPoint:
         return StartPoint()
     if isinstance(given, str) and given == "earliest":
         return StartPoint(StartKind.EARLIEST)
-    raise UsageError(f"start is 'latest', 'earliest', a position or a datetime, not {given!r}")
+    raise UsageError(
+        f"start is 'latest', 'earliest', a position or a datetime, not {shown_value(given)}"
+    )

@@ -34,6 +34,7 @@ from gapless.core.errors import (
     GaplessError,
     RefusedError,
     UsageError,
+    shown_value,
 )
 from gapless.core.ids import PubendId
 from gapless.core.limits import GAPS_KEPT
@@ -331,6 +332,8 @@ class Subscription:
 
     def position_after(self, event: Event | None) -> Position:
         """Return the position after an event; None: the position of the start or last seek."""
+        if not (event is None or isinstance(event, Event)):
+            raise UsageError(f"event is an Event or None, not {shown_value(event)}")
         return Position.of(self._prefetch.after(event))
 
     async def ack(self, done: Event | Position | None = None) -> None:
@@ -349,7 +352,7 @@ class Subscription:
         elif isinstance(done, Mapping):
             ticks = dict(Position(done).as_tuple())
         else:
-            raise UsageError(f"done is an event or a position, not a {type(done).__name__}")
+            raise UsageError(f"done is an event or a position, not {shown_value(done)}")
         self._inbox.acknowledge(ticks)
 
     def _note_done(self) -> None:
@@ -396,7 +399,7 @@ class Subscription:
             try:
                 reply = await link.call(SetFilter(0, self.name, text), seconds)
                 done = ReconnectingLink.expect(reply, FilterSet)
-            except (RefusedError, DeadlineError):  # it was not done
+            except (RefusedError, DeadlineError, UsageError):  # it was not done
                 inbox.filter.refused()
                 raise
             except BaseException:

@@ -100,7 +100,7 @@ class SyncPublisher:
         """
         position, count = Position(), 0
         seconds = self._publisher.deadline_of(deadline_s)
-        source = iter(iterated("events", events, "events"))
+        source = iterated("events", events, "events")
         while part := list(itertools.islice(source, IN_FLIGHT_EVENTS_MAX)):
             position |= self._loop_thread.run(
                 self._publisher.publish_part(part, seconds, first=count)

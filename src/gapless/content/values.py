@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 import msgspec
 
-from gapless.core.errors import AttributeValueError, shortened
+from gapless.core.errors import AttributeValueError, shortened, shown_value
 from gapless.core.limits import INT_MAX, INT_MIN
 
 __all__ = [
@@ -117,7 +117,7 @@ def check_attributes(attributes: Attributes) -> None:
     """Raise AttributeValueError unless an event may have all these attributes."""
     for name, value in attributes.items():
         if not isinstance(name, str):
-            raise AttributeValueError(f"attribute name {name!r} is not a str")
+            raise AttributeValueError(f"attribute name {shown_value(name)} is not a str")
         if not name.isascii():
             _check_text(name, f"attribute name {shortened(name)!r}")
         check_value(name, value)

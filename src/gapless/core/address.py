@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from ipaddress import ip_address
 from typing import Any, Final, NamedTuple
 
-from gapless.core.errors import AddressError, shortened
+from gapless.core.errors import AddressError, shortened, shown_value
 
 __all__ = ["PORT", "SCHEME", "Address", "parse_addresses"]
 
@@ -82,9 +82,12 @@ def parse_addresses(servers: str | Iterable[str]) -> tuple[Address, ...]:
     >>> parse_addresses("gapless://b1,gapless://b2")[1].host
     'b2'
     """
-    if not isinstance(servers, Iterable):
-        raise AddressError(f"{servers!r} is not an address: write gapless://host:port")
-    urls = [servers] if isinstance(servers, str) else [*servers]
+    try:
+        urls = [servers] if isinstance(servers, str) else [*servers]
+    except TypeError:
+        raise AddressError(
+            f"{shown_value(servers)} is not an address: write gapless://host:port"
+        ) from None
     found = tuple(address for url in urls for address in _of_url(url))
     if not found:
         raise AddressError("no broker address was given: write gapless://host:port")
@@ -93,10 +96,10 @@ def parse_addresses(servers: str | Iterable[str]) -> tuple[Address, ...]:
 
 def _of_url(url: Any) -> list[Address]:
     if not isinstance(url, str) or not url.startswith(SCHEME):
-        raise AddressError(f"{url!r} is not an address: write gapless://host:port")
+        raise AddressError(f"{shown_value(url)} is not an address: write gapless://host:port")
     parts = [part.removeprefix(SCHEME).removesuffix("/") for part in url.split(",")]
     if any(character in part for part in parts for character in "/?#@"):
-        raise AddressError(f"{url!r}: nothing may follow the hosts and ports")
+        raise AddressError(f"{shortened(url)!r}: nothing may follow the hosts and ports")
     return [_of_host_port(part, url) for part in parts]
 
 
@@ -114,16 +117,16 @@ def _of_host_port(text: str, url: str) -> Address:
     if text.startswith("["):
         host, closed, rest = text[1:].partition("]")
         if not closed or (rest and not rest.startswith(":")):
-            raise AddressError(f"{url!r}: write an IPv6 address as [::1]:{PORT}")
+            raise AddressError(f"{shortened(url)!r}: write an IPv6 address as [::1]:{PORT}")
         port = rest[1:]
         has_port = bool(rest)
     else:
         host, colon, port = text.partition(":")
         has_port = bool(colon)
     if not _is_host(host):
-        raise AddressError(f"{url!r}: {text!r} has no host")
+        raise AddressError(f"{shortened(url)!r}: {shortened(text)!r} has no host")
     if not has_port:
         return Address(host, PORT)
     if not (_is_port(port) and int(port)):
-        raise AddressError(f"{url!r}: {port!r} is not a port")
+        raise AddressError(f"{shortened(url)!r}: {shortened(port)!r} is not a port")
     return Address(host, int(port))

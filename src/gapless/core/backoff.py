@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Real
 from typing import Self
 
 import msgspec
 
 from gapless.core.errors import UsageError
+from gapless.core.limits import OPTION_MAX
 
 __all__ = ["Backoff", "BackoffWaits"]
 
@@ -28,10 +30,12 @@ class Backoff(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Refuse bounds that are not positive or do not grow."""
-        bounds = (self.first_s, self.longest_s)
-        are_numbers = all(isinstance(each, int | float) for each in bounds)
-        if not are_numbers or not 0 < self.first_s <= self.longest_s < float("inf"):
-            raise UsageError("the back-off is invalid: choose 0 < first_s <= longest_s")
+        bounds: tuple[object, ...] = (self.first_s, self.longest_s)
+        are_numbers = all(isinstance(each, Real) and not isinstance(each, bool) for each in bounds)
+        if not are_numbers or not 0 < self.first_s <= self.longest_s <= OPTION_MAX:
+            raise UsageError(
+                f"the back-off is invalid: choose 0 < first_s <= longest_s <= {OPTION_MAX:,}"
+            )
 
     def waits(self, draw: Callable[[], float]) -> BackoffWaits:
         """Return the waits of one dialler; ``draw`` gives random numbers from 0 to 1."""

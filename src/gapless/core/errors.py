@@ -74,6 +74,7 @@ __all__ = [
     "WrongBrokerError",
     "reworded",
     "shortened",
+    "shown_value",
 ]
 
 _Error = TypeVar("_Error", bound=Exception)
@@ -315,6 +316,19 @@ def reworded(error: _Error, text: str) -> _Error:
 def shortened(text: str) -> str:
     """Truncate a text that a message quotes, because it may be untrusted and long."""
     return text if len(text) <= SHOWN_QUOTE_MAX else text[:SHOWN_QUOTE_MAX] + "…"
+
+
+def shown_value(value: object) -> str:
+    """Return a wrong argument for an error text: bounded, and without control characters.
+
+    >>> shown_value("5"), shown_value([5]), shown_value(10**400)
+    ("'5'", 'a list', 'an int of 1,329 bits')
+    """
+    if isinstance(value, int) and value.bit_length() > 64:
+        return f"an int of {value.bit_length():,} bits"
+    if type(value) in (str, bool, int, float) or value is None:
+        return shortened(repr(value))
+    return f"a {type(value).__name__}"
 
 
 def _excerpt(line: str, column: int) -> tuple[str, int]:

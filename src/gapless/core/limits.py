@@ -480,6 +480,9 @@ IN_FLIGHT_CHUNKS_MAX: Final = 8
 GAPS_KEPT: Final = 1_000
 """Reported gaps that were not raised; the oldest are dropped first."""
 
+ACK_PUBENDS_MAX: Final = 256
+"""Pubends of one acknowledgement of a client; a frame has room for so many of the longest names."""
+
 FETCHED_MAX: Final = 128
 """Events that are fetched from the background thread at once, with one wait."""
 

@@ -55,19 +55,20 @@ def token_fault(text: str) -> str | None:
 
 def read_tokens(path: Path, *, most: int = 1) -> tuple[str, ...]:
     """Return the tokens of a file, one a line; empty lines are ignored."""
+    shown = str(path) if str(path).isprintable() else ascii(str(path))
     try:
         with path.open("rb") as file:
             data = file.read(TOKENS_BYTES_MAX + 1)
         lines = data.decode().split()
     except OSError as error:
-        raise UsageError(f"the token in {path} cannot be read: {error.strerror}") from None
+        raise UsageError(f"the token in {shown} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise UsageError(f"{path} contains no token: it is not a text file") from None
+        raise UsageError(f"{shown} contains no token: it is not a text file") from None
     if not 0 < len(lines) <= most:
         wanted = "one token" if most == 1 else f"1 to {most} tokens, one a line"
-        raise UsageError(f"{path} must contain {wanted}, and contains {len(lines):,}")
+        raise UsageError(f"{shown} must contain {wanted}, and contains {len(lines):,}")
     for line in lines:
         fault = token_fault(line)
         if fault is not None:
-            raise UsageError(f"{path}: {fault}")
+            raise UsageError(f"{shown}: {fault}")
     return tuple(lines)
