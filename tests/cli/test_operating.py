@@ -461,6 +461,8 @@ def test_two_subscriptions_of_one_name_are_reported_and_one_is_removed(capsys: C
         assert overlay["duplicates"] == {"desk": ["b1", "b2"]}
         assert main(["doctor", "--url", url]) == 0
         assert "2 subscriptions" in capsys.readouterr().out
+        assert main(["durable", "rm", "desk", "--url", url]) == EXIT_REFUSED
+        assert "2 subscriptions, at b1, b2" in capsys.readouterr().err
         assert main(["durable", "rm", "desk", "--at", "b3", "--url", url]) == EXIT_REFUSED
         assert "it is at b1, b2" in capsys.readouterr().err
         assert main(["durable", "rm", "desk", "--at", "b2", "--url", url]) == 0

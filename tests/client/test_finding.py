@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
 import gapless
+from gapless.client.finding import HostSearch
 from gapless.core.address import Address
 from gapless.core.errors import DeadlineError, UsageError
 from gapless.core.parameters import Parameters
+from gapless.messages.operating import RemoveDurable
 from gapless.testing import Overlay
 from tests.client.running import async_test, soon
 
@@ -153,6 +158,74 @@ async def test_unsubscribe_ends_the_subscription_at_another_broker() -> None:
             await overlay.kill("b3")
             with pytest.raises(DeadlineError, match="b3"):
                 await session.unsubscribe("desk", deadline_s=1.5)
+
+
+@async_test
+async def test_a_request_by_name_follows_the_subscription_when_its_broker_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # the hosting broker dies after it was found; the connection fails over to another broker
+    async with Overlay("line:3", parameters=SHORT) as overlay:
+        servers = overlay.url("b3", "b1")
+        async with gapless.connect(servers) as session, session.subscribe("", durable="desk"):
+            pass
+        locate, found = HostSearch._located, []
+
+        async def located(search: HostSearch) -> Any:
+            found.append(await locate(search))
+            if len(found) == 1:
+                await overlay.kill("b3")
+                await soon(lambda: session.broker == "b1")
+            return found[-1]
+
+        monkeypatch.setattr(HostSearch, "_located", located)
+        async with gapless.connect(servers, backoff=QUICK) as session:
+            assert session.broker == "b3"
+            ending = asyncio.create_task(session.unsubscribe("desk"))
+            await soon(lambda: session.broker == "b1")
+            await overlay.restart("b3")
+            await ending
+            assert hosts(overlay) == []
+            assert len(found) > 1
+
+
+async def twice(overlay: Overlay) -> None:
+    """Create two subscriptions of one name, at b1 and b3."""
+    async with gapless.connect(overlay.url("b3")) as there, there.subscribe("", durable="desk"):
+        pass
+    await overlay.kill("b3")
+    async with (
+        gapless.connect(overlay.url("b1")) as here,
+        here.subscribe("", durable="desk", create=True),
+    ):
+        pass
+    await overlay.restart("b3")
+    assert hosts(overlay) == ["b1", "b3"]
+
+
+@async_test
+async def test_unsubscribe_ends_all_subscriptions_of_a_name() -> None:
+    async with Overlay("line:3", parameters=SHORT) as overlay:
+        await twice(overlay)
+        async with gapless.connect(overlay.url("b1")) as session:
+            await soon(lambda: "b2" in overlay.node("b3").links.open_peers)
+            await session.unsubscribe("desk")
+            assert hosts(overlay) == []
+
+
+@async_test
+async def test_a_request_for_one_broker_reaches_no_other() -> None:
+    async with Overlay("line:3", parameters=SHORT) as overlay:
+        await twice(overlay)
+        servers = overlay.url("b1", "b3")
+        async with gapless.connect(servers, backoff=QUICK, failover_after_s=0.05) as session:
+            removal = RemoveDurable(0, "desk", here=True)
+            await session.request_at_broker("b3", (), removal)
+            assert hosts(overlay) == ["b1"]
+            await overlay.kill("b3")
+            with pytest.raises(DeadlineError, match="b3"):
+                await session.request_at_broker("b3", (), removal, deadline_s=1.0)
+            assert hosts(overlay) == ["b1"]
 
 
 @async_test

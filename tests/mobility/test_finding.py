@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,9 +19,17 @@ from gapless.messages.clients import (
     Subscribe,
     Subscribed,
     Unsubscribe,
+    Unsubscribed,
 )
 from gapless.messages.mobility import FindSubscription, SubscriptionFound, Superseded
-from gapless.messages.operating import ListAllDurable, RetireBroker
+from gapless.messages.operating import (
+    GetSubscription,
+    ListAllDurable,
+    RemoveDurable,
+    RetireBroker,
+    SeekDurable,
+    SetDurableFilter,
+)
 from tests.broker.harness import BrokerHarness, Requester
 from tests.mobility.test_hosting import hosting_brokers, resume_at, stage
 from tests.scenarios.brokers import of
@@ -340,6 +349,55 @@ def test_an_operator_finds_a_subscription_wherever_it_is_hosted() -> None:
     world.crash("b")
     world.run(s=2)
     assert silent_brokers(found(operator)) == ("b",)
+
+
+BY_NAME: list[Callable[[int], Any]] = [
+    lambda number: Unsubscribe(number, "desk", durable=True),
+    lambda number: RemoveDurable(number, "desk", force=True),
+    lambda number: SeekDurable(number, "desk", StartPoint()),
+    lambda number: SetDurableFilter(number, "desk", "n > 0"),
+    lambda number: GetSubscription(number, "desk", durable=True),
+]
+BY_NAME_IDS = ["unsubscribe", "rm", "seek", "set-filter", "info"]
+
+
+@pytest.mark.parametrize("request_of", BY_NAME, ids=BY_NAME_IDS)
+def test_a_request_by_name_is_executed_by_the_hosting_broker_only(
+    request_of: Callable[[int], Any],
+) -> None:
+    # a program may ask a broker that has just handed the subscription over
+    world = line()
+    client = program(world, "b")
+    assert is_new(opens(client))
+    client.leave()
+    operator = program(world, "p", "operator")
+    assert redirected_to(operator.call(request_of(operator.number()), s=5)) == "b"
+    assert hosting_brokers(world, "b") == ["b"]
+    world.crash("b")
+    world.run(s=2)
+    assert silent_brokers(operator.call(request_of(operator.number()), s=5)) == ("b",)
+    world.start("b")
+    world.run(s=1)
+    there = program(world, "b", "operator there")
+    assert not isinstance(there.call(request_of(there.number()), s=8), Refused)
+
+
+def test_a_subscription_is_removed_at_one_broker_and_at_no_other() -> None:
+    world = line()
+    assert is_new(opens(program(world, "b")))
+    operator = program(world, "p", "operator")
+    removal = RemoveDurable(operator.number(), "desk", force=True, here=True)
+    refused = operator.call(removal, s=5)
+    assert isinstance(refused, Refused)
+    assert refused.cause is RefusalCause.OTHER
+    assert hosting_brokers(world, "p", "a", "b") == ["b"]
+
+
+def test_ending_a_name_that_no_broker_hosts_does_nothing() -> None:
+    world = line()
+    client = program(world, "p")
+    answer = client.call(Unsubscribe(client.number(), "desk", durable=True), s=5)
+    assert isinstance(answer, Unsubscribed)
 
 
 def test_a_reference_decides_and_no_search_is_made() -> None:

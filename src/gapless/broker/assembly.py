@@ -231,8 +231,8 @@ def assemble(
             collector,
             reads,
             inspection,
-            SubscriptionInspection(context, registry, LagMeter(context, requests)),
-            OperatorCalls(context, registry, hosting),
+            SubscriptionInspection(context, registry, LagMeter(context, requests), lookups),
+            OperatorCalls(context, registry, hosting, lookups),
             WriterCalls(context, hosted, staging, refusals),
         ),
     )

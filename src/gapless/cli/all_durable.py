@@ -14,7 +14,15 @@ if TYPE_CHECKING:
     from gapless.client import Session
     from gapless.messages.mobility import DurableEntry
 
-__all__ = ["AllDurable", "all_durable", "duplicates", "entry_at", "print_table", "warnings"]
+__all__ = [
+    "AllDurable",
+    "all_durable",
+    "duplicates",
+    "entry_at",
+    "print_table",
+    "refuse_duplicates",
+    "warnings",
+]
 
 
 class AllDurable(msgspec.Struct, frozen=True):
@@ -79,6 +87,19 @@ def _client(entry: DurableEntry) -> str:
     if entry.client is not None:
         return entry.client
     return "" if entry.disconnected_since is None else f"left {timestamp(entry.disconnected_since)}"
+
+
+async def refuse_duplicates(session: Session, name: str) -> None:
+    """Raise RefusedError if several subscriptions have a name."""
+    from gapless.core.errors import RefusedError
+
+    found = await all_durable(session, of_name=name)
+    brokers = duplicates(found.entries).get(name)
+    if brokers is not None:
+        raise RefusedError(
+            f"{name!r} is the name of {len(brokers)} subscriptions, at {', '.join(brokers)}: "
+            "name the broker of the one that is meant with --at"
+        )
 
 
 async def entry_at(session: Session, name: str, broker: str) -> Any:

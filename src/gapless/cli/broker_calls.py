@@ -196,7 +196,7 @@ async def durable_subscription(session: Session, name: str) -> SubscriptionReply
     async def request(message: Any) -> Any:
         return await request_at_host(session, name, message, changes=False)
 
-    return await _paged_subscription(request, name)
+    return await _paged_subscription(request, name, durable=True)
 
 
 async def whole_subscription(session: Session, name: str) -> SubscriptionState:
@@ -205,18 +205,18 @@ async def whole_subscription(session: Session, name: str) -> SubscriptionState:
     async def request(message: Any) -> Any:
         return await session.request(message, changes=False)
 
-    return (await _paged_subscription(request, name)).entry
+    return (await _paged_subscription(request, name, durable=False)).entry
 
 
 async def _paged_subscription(
-    request: Callable[[Any], Awaitable[Any]], name: str
+    request: Callable[[Any], Awaitable[Any]], name: str, *, durable: bool
 ) -> SubscriptionReply:
     from gapless.messages.operating import GetSubscription
 
     after: PubendId | None = None
     cursors: list[CursorState] = []
     while True:
-        answer = await request(GetSubscription(0, name, after, lag=True))
+        answer = await request(GetSubscription(0, name, after, lag=True, durable=durable))
         entry: SubscriptionState = answer.entry
         cursors += entry.cursors
         if not entry.cursors_omitted or not entry.cursors:

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gapless.cli.all_durable import AllDurable, all_durable, entry_at, print_table, warnings
+from gapless.cli.all_durable import (
+    AllDurable,
+    all_durable,
+    entry_at,
+    print_table,
+    refuse_duplicates,
+    warnings,
+)
 from gapless.cli.broker_calls import (
     DEADLINE_S,
     Listed,
@@ -306,8 +313,9 @@ def _rm(
     async def call(session: Session) -> Any:
         from gapless.messages.operating import RemoveDurable
 
-        message = RemoveDurable(0, name, force)
+        message = RemoveDurable(0, name, force, here=at is not None)
         if at is None:
+            await refuse_duplicates(session, name)
             return await request_at_host(session, name, message)
         host = (await entry_at(session, name, at)).host
         return await session.request_at_broker(host.broker, host.addresses, message)

@@ -9,21 +9,33 @@ client asks its own brokers again, until its deadline. The error then says for w
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from gapless.client.link import ReconnectingLink, shown_deadline
 from gapless.client.options import SessionOptions
 from gapless.client.requests import refusal
 from gapless.core.backoff import Backoff
-from gapless.core.errors import DeadlineError, GaplessError, HostUnknownError
+from gapless.core.errors import (
+    DeadlineError,
+    GaplessError,
+    HostUnknownError,
+    OutcomeUnknownError,
+)
 from gapless.core.limits import REDIRECTS_MAX
 from gapless.messages.clients import DurableFound, FindDurable, RefusalCause, Refused
 
 if TYPE_CHECKING:
     from gapless.client.session_links import SessionLinks
 
-__all__ = ["HostSearch"]
+__all__ = ["ELSEWHERE", "HostSearch", "redirection"]
+
+ELSEWHERE: Final = frozenset({RefusalCause.WRONG_BROKER, RefusalCause.HOST_UNKNOWN})
+"""Another broker hosts the subscription, or may host it."""
+
+_Located: TypeAlias = tuple[ReconnectingLink, str]
+"""A link to the hosting broker, and its name: the link may have failed over since."""
 
 _REACH_S: Final = 3.0
 """How long the hosting broker may take to answer before the client asks its own brokers again."""
@@ -33,7 +45,7 @@ _PAUSES: Final = Backoff(first_s=0.05, longest_s=1.0)
 
 
 class HostSearch:
-    """The search of one subscription for its hosting broker."""
+    """The search for the hosting broker of one subscription."""
 
     def __init__(self, name: str, links: SessionLinks, options: SessionOptions) -> None:
         self._name = name
@@ -47,13 +59,12 @@ class HostSearch:
     async def next_link(self, refused: Refused) -> ReconnectingLink | None:
         """Return the link to the broker that a refusal names; None: ask the own brokers again."""
         self._last, self._trouble = refused, ""
-        if refused.cause is not RefusalCause.WRONG_BROKER or refused.hosting is not None:
+        self._redirects += 1
+        is_redirected = refused.cause is RefusalCause.WRONG_BROKER and refused.hosting is None
+        if not is_redirected or self._redirects > REDIRECTS_MAX:
             # if it has just moved, the own broker looks for it again
             await self._pause()
             return None
-        self._redirects += 1
-        if self._redirects > REDIRECTS_MAX:
-            raise refusal(refused)
         link = self._links.to_host(refused.broker, refused.addresses)
         try:
             async with asyncio.timeout(_REACH_S):
@@ -75,35 +86,88 @@ class HostSearch:
         last = self._last
         if last is None:
             return link.late(what, deadline_s, sent=sent)
-        done = f"{what} was not done within {shown_deadline(deadline_s)} s"
-        if last.cause is RefusalCause.HOST_UNKNOWN:
-            return DeadlineError(f"{done}: {last.reason}")
-        where = ", ".join(last.addresses) or "an address that its overlay does not configure"
-        trouble = self._trouble or (link.trouble if not link.is_up else "it did not answer in time")
-        return DeadlineError(
-            f"{done}: the subscription {self._name!r} is hosted by the broker {last.broker} at "
-            f"{where}, which cannot be reached: {trouble}"
-        )
+        reason = last.reason
+        if last.cause is RefusalCause.WRONG_BROKER:
+            where = ", ".join(last.addresses) or "an address that its overlay does not configure"
+            trouble = self._trouble or ("it did not answer in time" if link.is_up else link.trouble)
+            reason = (
+                f"the subscription {self._name!r} is hosted by the broker {last.broker} at {where}, "
+                f"which cannot be reached: {trouble}"
+            )
+        seconds = shown_deadline(deadline_s)
+        if sent:
+            return OutcomeUnknownError(
+                f"{what} was sent and not answered within {seconds} s: {reason}; "
+                "it may have been done, or be done later"
+            )
+        return DeadlineError(f"{what} was not done within {seconds} s: {reason}")
 
-    async def host(self, deadline_s: float | None) -> ReconnectingLink | None:
-        """Return a link to the hosting broker, or None if no broker hosts the subscription."""
+    # --- requests by name ----------------------------------------------------------------------
+
+    async def request(self, message: Any, deadline_s: float | None, *, changes: bool) -> Any:
+        """Send a request to the hosting broker until it answers; return None if there is none.
+
+        Only the hosting broker executes it: any other one redirects the client again.
+        """
+        return await self._repeat(message, deadline_s, self._located, changes=changes)
+
+    async def request_at(
+        self, host: Refused, message: Any, deadline_s: float | None, *, changes: bool
+    ) -> Any:
+        """Send a request to the broker that a redirection names, until it answers."""
+
+        async def located() -> _Located:
+            while (link := await self.next_link(host)) is None:
+                pass
+            return link, host.broker
+
+        return await self._repeat(message, deadline_s, located, changes=changes)
+
+    async def _repeat(
+        self,
+        message: Any,
+        deadline_s: float | None,
+        locate: Callable[[], Awaitable[_Located | None]],
+        *,
+        changes: bool,
+    ) -> Any:
         loop = asyncio.get_running_loop()
         end = None if deadline_s is None else loop.time() + deadline_s
-        home = self._links.main
+        link, was_lost, is_sent = self._links.main, False, False
         try:
             async with asyncio.timeout_at(end):
-                while True:
-                    link = await self._ask(home)
-                    if not isinstance(link, Refused):
-                        return link
-                    found = await self.next_link(link)
-                    if found is not None:
-                        return found
+                while (located := await locate()) is not None:
+                    link, broker = located
+                    if not link.is_at(broker):
+                        await self._pause()
+                        continue
+                    is_sent = changes
+                    answer = await link.attempt(message)
+                    was_lost = was_lost or (changes and answer is None)
+                    is_sent = was_lost
+                    if isinstance(answer, Refused) and answer.cause in ELSEWHERE:
+                        self._last = answer
+                        await self._pause()
+                    elif isinstance(answer, Refused):
+                        raise refusal(answer)
+                    elif answer is not None:
+                        return answer
         except TimeoutError:
-            raise self.late("FindDurable", deadline_s, home) from None
+            raise self.late(type(message).__name__, deadline_s, link, sent=is_sent) from None
+        return None
 
-    async def _ask(self, home: ReconnectingLink) -> ReconnectingLink | Refused | None:
-        """Ask the session's broker; return the link, None, or why there is none yet."""
+    async def _located(self) -> _Located | None:
+        """Return the hosting broker and a link to it; None if no broker hosts the subscription."""
+        while True:
+            found = await self._ask(self._links.main)
+            if not isinstance(found, Refused):
+                return found
+            link = await self.next_link(found)
+            if link is not None:
+                return link, found.broker
+
+    async def _ask(self, home: ReconnectingLink) -> _Located | Refused | None:
+        """Ask the session's broker; return the host, None, or why there is no link to it yet."""
         try:
             answer: Any = await home.call(FindDurable(0, self._name), None, changes=False)
         except HostUnknownError as error:
@@ -111,9 +175,12 @@ class HostSearch:
         found: DurableFound = ReconnectingLink.expect(answer, DurableFound)
         if not found.broker:
             return None
-        if home.handshake is not None and home.handshake.broker == found.broker:
-            return home
-        reason = f"the subscription {self._name!r} is hosted by the broker {found.broker}"
-        return Refused(
-            0, reason, RefusalCause.WRONG_BROKER, found.broker, addresses=found.addresses
-        )
+        if home.is_at(found.broker):
+            return home, found.broker
+        return redirection(self._name, found.broker, found.addresses)
+
+
+def redirection(name: str, broker: str, addresses: tuple[str, ...]) -> Refused:
+    """Return the redirection to a hosting broker."""
+    reason = f"the subscription {name!r} is hosted by the broker {broker}"
+    return Refused(0, reason, RefusalCause.WRONG_BROKER, broker, addresses=addresses)

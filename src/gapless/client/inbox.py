@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from gapless.client.finding import ELSEWHERE
 from gapless.client.hosting import ClientHosting
 from gapless.client.link import ReconnectingLink
 from gapless.client.prefetch import Prefetch
@@ -65,10 +66,6 @@ __all__ = ["Inbox"]
 
 _State = ClientSubscriptionState
 _Input = ClientSubscriptionInput
-
-
-_ELSEWHERE = frozenset({RefusalCause.WRONG_BROKER, RefusalCause.HOST_UNKNOWN})
-"""Another broker hosts the subscription, or may host it."""
 
 
 class Inbox:
@@ -303,7 +300,7 @@ class Inbox:
         if self._state is _State.OVER:
             return
         if isinstance(notice, Refused):
-            if not self.is_started and notice.cause in _ELSEWHERE:
+            if not self.is_started and notice.cause in ELSEWHERE:
                 self._redirected(notice)
             elif notice.hosting is not None:
                 self._follow(notice.hosting)

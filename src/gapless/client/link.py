@@ -434,6 +434,19 @@ class ReconnectingLink:
             raise refusal(answer)
         return answer
 
+    def is_at(self, broker: str) -> bool:
+        """Return whether the link is up and leads to a broker."""
+        return self.handshake is not None and self.handshake.broker == broker and self.is_up
+
+    async def attempt(self, request: Any) -> Any:
+        """Send a request over the present connection; None: it was lost before the answer came."""
+        assert self.is_up
+        request = msgspec.structs.replace(request, request=self.numbers.next())
+        try:
+            return await self._requests.call(partial(self.request, request), None)
+        finally:
+            self.forget(request.request)
+
     def late(self, what: str, deadline_s: float | None, *, sent: bool) -> GaplessError:
         """Return the error for a call that was not answered in time."""
         if sent:

@@ -24,8 +24,9 @@ from gapless.client.arguments import (
 )
 from gapless.client.connection_changes import ConnectionCallback, ConnectionReporter
 from gapless.client.credentials import Credentials
+from gapless.client.ending import end_durable
 from gapless.client.event import Event
-from gapless.client.finding import HostSearch
+from gapless.client.finding import HostSearch, redirection
 from gapless.client.link import ReconnectingLink
 from gapless.client.options import (
     DEADLINE_S,
@@ -64,7 +65,6 @@ from gapless.core.limits import (
     SEQUENCE_MAX,
 )
 from gapless.core.ticks import Tick
-from gapless.messages.clients import Unsubscribe, Unsubscribed
 from gapless.messages.operating import ListPartitions, PartitionTable
 from gapless.messages.overlay import Partition
 
@@ -409,10 +409,8 @@ class Session:
 
         DeadlineError names the brokers that may host it and do not answer.
         """
-        name = check_name("durable", durable)
-        answer = await self.request_at_host(name, Unsubscribe(0, name), deadline_s=deadline_s)
-        if answer is not None:
-            ReconnectingLink.expect(answer, Unsubscribed)
+        seconds = chosen(deadline_s, self._options.deadline_s)
+        await end_durable(self, check_name("durable", durable), seconds)
 
     async def request_at_host(
         self,
@@ -424,13 +422,9 @@ class Session:
     ) -> Any:
         """Send a request to the broker that hosts a durable subscription; None if none hosts it."""
         self._check_open()
-        loop, seconds = asyncio.get_running_loop(), chosen(deadline_s, self._options.deadline_s)
-        since = loop.time()
-        link = await self.search_for(durable).host(seconds)
-        if link is None:
-            return None
-        left = None if seconds is None else max(0.0, seconds - (loop.time() - since))
-        return await link.call(message, left, changes=changes)
+        seconds = chosen(deadline_s, self._options.deadline_s)
+        search = self.search_for(check_name("durable", durable))
+        return await search.request(check_request(message), seconds, changes=changes)
 
     async def request_at_broker(
         self,
@@ -441,11 +435,16 @@ class Session:
         deadline_s: float | Unset | None = _UNSET,
         changes: bool = True,
     ) -> Any:
-        """Send a request to one broker, at these addresses or at one of the session's."""
+        """Send a request on a durable subscription to one broker, and to no other.
+
+        The broker is reached at these addresses or at one of the session's.
+        """
         self._check_open()
-        link = self._links.to_host(broker, addresses)
+        request = check_request(message)
+        host = redirection(request.subscription, broker, addresses)
+        search = self.search_for(request.subscription)
         seconds = chosen(deadline_s, self._options.deadline_s)
-        return await link.call(message, seconds, changes=changes)
+        return await search.request_at(host, request, seconds, changes=changes)
 
     def search_for(self, durable: str) -> HostSearch:
         """Return a search for the broker that hosts a durable subscription."""

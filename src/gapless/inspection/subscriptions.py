@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
@@ -55,18 +55,28 @@ def name_pattern(text: str) -> Pattern:
     return Pattern.parse(escaped.replace("*", "%").replace("?", "_"), "\\")
 
 
+class HostingSearch(Protocol):
+    """Requests for a durable subscription by its name alone (MV-15)."""
+
+    def resolve(self, client: str, request: int, name: str, execute: Callable[[], None]) -> None:
+        """Execute a request here unless another broker hosts the subscription; else redirect it."""
+
+
 class SubscriptionInspection:
     """Answers the read-only requests of operators about subscriptions."""
 
-    def __init__(self, context: Context, registry: Registry, meter: LagMeter) -> None:
+    def __init__(
+        self, context: Context, registry: Registry, meter: LagMeter, search: HostingSearch
+    ) -> None:
         self._context = context
         self._registry = registry
         self._meter = meter
+        self._search = search
         self._surveyors: list[tuple[str, int]] = []
         """The clients that wait for the running survey, each with its request."""
         self.handlers: Mapping[type, Callable[[str, Any], None]] = {
             ListSubscriptions: self._list,
-            GetSubscription: self._show,
+            GetSubscription: self._find,
             GetLag: self._get_lag,
         }
 
@@ -107,6 +117,13 @@ class SubscriptionInspection:
             and (pattern is None or pattern.matches(name))
         )
         return heapq.nsmallest(most, matching)
+
+    def _find(self, client: str, call: GetSubscription) -> None:
+        if call.durable:
+            name, request = call.subscription, call.request
+            self._search.resolve(client, request, name, lambda: self._show(client, call))
+        else:
+            self._show(client, call)
 
     def _show(self, client: str, call: GetSubscription) -> None:
         found = self._registry.subscriptions.get(call.subscription)

@@ -428,6 +428,8 @@ class Unsubscribe(msgspec.Struct, frozen=True, array_like=True, tag=True):
     subscription: str
     hosting: HostingReference | None = None
     """Of a durable one: its last known hosting reference. It ends at that broker too (MV-14)."""
+    durable: bool = False
+    """Without ``hosting``: it is durable, and ends wherever it is hosted (MV-15)."""
 
 
 class FindDurable(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -251,6 +251,8 @@ class GetSubscription(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The page starts after this pubend."""
     lag: bool = False
     """Whether lags are determined, as in a list."""
+    durable: bool = False
+    """Whether it is durable and may be hosted by another broker, which the refusal then names."""
 
 
 class CursorState(msgspec.Struct, frozen=True, array_like=True):
@@ -406,6 +408,8 @@ class RemoveDurable(msgspec.Struct, frozen=True, array_like=True, tag=True):
     subscription: str
     force: bool = False
     """Also if it is connected. Then it ends for its client."""
+    here: bool = False
+    """Only the one that this broker hosts, also if another broker hosts one of that name."""
 
 
 # --- retirement and partitions -------------------------------------------------------------------

@@ -299,6 +299,14 @@ class SubscriberCalls:
     # --- ending --------------------------------------------------------------------------------
 
     def _unsubscribe(self, client: str, call: Unsubscribe) -> None:
+        """End a subscription; one that is known by its name alone, wherever it is hosted."""
+        if call.durable and call.hosting is None:
+            name, request = call.subscription, call.request
+            self._search.resolve(client, request, name, lambda: self._end(client, call))
+        else:
+            self._end(client, call)
+
+    def _end(self, client: str, call: Unsubscribe) -> None:
         found, reference = self._registry.subscriptions.get(call.subscription), call.hosting
         if (
             found is not None

@@ -20,6 +20,9 @@ acknowledged an event that it was sent after the seek. Until then it continues f
 position, which the seek has set. An acknowledgement of events that were not sent after the seek is
 from before the seek, and is ignored.
 
+**Another broker.** If another broker hosts the subscription, the operator is redirected to it
+(MV-15).
+
 **Log holds.** The PHB holds its log for a seek back (R49). The reply waits for that, at most
 ``attach_timeout_ms``, and names the pubends that have not confirmed it. A range that was released
 before the log hold was on disk becomes a gap for the client, never silence.
@@ -53,7 +56,7 @@ from gapless.messages.operating import (
     SetDurableFilter,
 )
 from gapless.subscribers.cursor import Cursor
-from gapless.subscribers.protocols import Hosting
+from gapless.subscribers.protocols import Hosting, HostingSearch
 from gapless.subscribers.registry import Registry
 from gapless.subscribers.seeks import NEGATIVE, seek_target
 from gapless.subscribers.subscription import HostedSubscription
@@ -78,15 +81,30 @@ class _PendingSeek(msgspec.Struct):
 class OperatorCalls:
     """The calls of operators on the durable subscriptions of this SHB."""
 
-    def __init__(self, context: Context, registry: Registry, hosting: Hosting) -> None:
+    def __init__(
+        self, context: Context, registry: Registry, hosting: Hosting, search: HostingSearch
+    ) -> None:
         self._context = context
         self._registry = registry
         self._hosting = hosting
+        self._search = search
         self.handlers: Mapping[type, Callable[[str, Any], None]] = {
-            SeekDurable: self._seek,
-            SetDurableFilter: self._set_filter,
-            RemoveDurable: self._remove,
+            SeekDurable: self._where_hosted(self._seek),
+            SetDurableFilter: self._where_hosted(self._set_filter),
+            RemoveDurable: self._where_hosted(self._remove),
         }
+
+    def _where_hosted(self, execute: Callable[[str, Any], None]) -> Callable[[str, Any], None]:
+        """Return a handler that executes a call unless another broker hosts the subscription."""
+
+        def handle(operator: str, call: Any) -> None:
+            if isinstance(call, RemoveDurable) and call.here:
+                execute(operator, call)
+                return
+            name, request = call.subscription, call.request
+            self._search.resolve(operator, request, name, lambda: execute(operator, call))
+
+        return handle
 
     def _refuse(self, operator: str, request: int, reason: str) -> None:
         self._context.notify(operator, Refused(request, reason))
