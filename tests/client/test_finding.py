@@ -169,20 +169,21 @@ async def test_a_request_by_name_follows_the_subscription_when_its_broker_fails(
         servers = overlay.url("b3", "b1")
         async with gapless.connect(servers) as session, session.subscribe("", durable="desk"):
             pass
-        locate, found = HostSearch._located, []
+        locate, found, killed = HostSearch._located, [], asyncio.Event()
 
         async def located(search: HostSearch) -> Any:
             found.append(await locate(search))
             if len(found) == 1:
                 await overlay.kill("b3")
                 await soon(lambda: session.broker == "b1")
+                killed.set()
             return found[-1]
 
         monkeypatch.setattr(HostSearch, "_located", located)
         async with gapless.connect(servers, backoff=QUICK) as session:
             assert session.broker == "b3"
             ending = asyncio.create_task(session.unsubscribe("desk"))
-            await soon(lambda: session.broker == "b1")
+            await killed.wait()
             await overlay.restart("b3")
             await ending
             assert hosts(overlay) == []
