@@ -22,11 +22,13 @@ from gapless.messages.records import (
     Record,
     StorageChange,
     StreamEpochRecord,
+    TickCeilingRecord,
     TrimLog,
 )
 from gapless.messages.streams import KnowledgeRange, Member
 from gapless.pubend.members import Members
 from gapless.pubend.pubend import Pubend
+from gapless.pubend.tick_ceiling import TickCeiling
 
 STOCKS = PubendId("stocks")
 PARAMETERS = Parameters(retention_s=0)
@@ -114,13 +116,16 @@ class Bench:
         self.context.now, self.context.clock = self.now, self.clock
         stored = list(self.records.values())
         (record,) = [each for each in stored if isinstance(each, PubendRecord)]
+        ceilings = [each.ceiling for each in stored if isinstance(each, TickCeilingRecord)]
+        ceiling = TickCeiling(self.context, max(ceilings, default=0))
         self.pubend = Pubend(
             self.context,
-            record,
+            ceiling.restored(record),
             self,
             self,
             self.claims,
             self,
+            ceiling,
             stream_epochs=[each for each in stored if isinstance(each, StreamEpochRecord)],
             publishers=[each for each in stored if isinstance(each, PublisherRecord)],
             members=Members(

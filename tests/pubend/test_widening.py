@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gapless.content.filter import Filter
-from gapless.core.parameters import Parameters
+from gapless.core.parameters import Parameters, microseconds
 from gapless.messages.records import PubendRecord
 from gapless.pubend.pubend import PublishRefusedError
 from tests.pubend.small_disk import Bench
@@ -92,11 +92,12 @@ def test_after_a_crash_between_record_and_stream_epoch_events_are_not_in_the_old
 
 def test_a_widening_and_other_changes_of_the_record_do_not_undo_each_other() -> None:
     bench = with_member()
-    bench.run(ms=3_000, sync=False)  # the tick ceiling is being raised
+    bench.pubend.advance(bench.clock + microseconds(s=60))  # its tick ceiling is being raised
     announced = [widen(bench, "a < 100"), widen(bench, "a < 1000")]
     bench.run(ms=3_000, sync=False)
     bench.sync()
     before = stored(bench)
+    bench.pubend.advance(bench.clock + microseconds(s=120))
     bench.run(ms=3_000)
     after = stored(bench)
     assert announced == [[2], [3]]

@@ -147,6 +147,7 @@ def assemble(
         router,
         reports,
         notifications,
+        stored.tick_ceiling,
     )
     requests = PubendRequests(context, pubends, candidates, router)
     refusals = PubendRefusals(context, hosted, announcements, status)

@@ -40,6 +40,9 @@ def nothing() -> None:
 _TIMERS_CROWDED = 1_024
 """Number of timers above which cancelled ones are removed."""
 
+_SPREAD = 0x9E3779B1
+"""A factor that spreads consecutive numbers evenly (Fibonacci hashing)."""
+
 
 class StepTime(NamedTuple):
     """The time of a step in microseconds: the monotonic clock and the wall clock."""
@@ -173,6 +176,17 @@ class Context:
         if len(self._timers) > self._crowded:
             self._drop_cancelled()
         return timer
+
+    def call_about(self, delay_us: int, action: Callable[[], None]) -> Timer:
+        """Call back after a delay of which up to a quarter may be left out.
+
+        Calls that need not be exact fall on common instants, so that one step serves many of them.
+        Calls set at one instant are spread over several, so that no step serves too many.
+        """
+        grid = max(1, delay_us // 16)
+        spread = (self._order * _SPREAD >> 16) % 4  # as if at random, and the same in every run
+        at = self.now + delay_us - spread * grid
+        return self.call_later(max(1, at - at % grid - self.now), action)
 
     def _drop_cancelled(self) -> None:
         """Remove cancelled timers, so that timers that are set repeatedly do not accumulate."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeVar
 
 from gapless.core.ids import PubendId
+from gapless.core.ticks import Tick
 from gapless.messages.records import (
     CommitRecord,
     ConfigurationRecord,
@@ -24,6 +25,7 @@ from gapless.messages.records import (
     StagedRecord,
     StreamEpochRecord,
     SubscriptionRecord,
+    TickCeilingRecord,
 )
 
 __all__ = ["StoredPubend", "StoredState"]
@@ -51,6 +53,8 @@ class StoredState(NamedTuple):
     configuration: ConfigurationRecord | None
     neighbourhood: NeighbourhoodRecord | None
     pubends: tuple[StoredPubend, ...]
+    tick_ceiling: Tick
+    """The tick ceiling of the broker; 0 if there is none."""
     memberships: tuple[JoinedPubendRecord, ...]
     locations: tuple[PubendLocationRecord, ...]
     retirements: tuple[RetirementRecord, ...]
@@ -74,6 +78,7 @@ class StoredState(NamedTuple):
             configuration=next(iter(all_of(ConfigurationRecord)), None),
             neighbourhood=next(iter(all_of(NeighbourhoodRecord)), None),
             pubends=_pubends(by_kind),
+            tick_ceiling=max((each.ceiling for each in all_of(TickCeilingRecord)), default=0),
             memberships=all_of(JoinedPubendRecord),
             locations=all_of(PubendLocationRecord),
             retirements=all_of(RetirementRecord),

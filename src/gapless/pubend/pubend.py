@@ -60,7 +60,9 @@ from gapless.pubend.publishers import (
 )
 from gapless.pubend.repeats import LookupResult, PendingBatch, SequenceLookups
 from gapless.pubend.retention import Retention
+from gapless.pubend.review_timer import ReviewTimer
 from gapless.pubend.stream_end import PendingRange, StreamEnd
+from gapless.pubend.tick_ceiling import TickCeiling
 
 __all__ = ["Outlet", "Pubend", "PublishRefusedError", "last_logged"]
 
@@ -80,6 +82,7 @@ class Pubend(StreamEnd):
         acks: AckRequests,
         claims: Claims,
         clocks: ClockView,
+        ceiling: TickCeiling,
         last_logged: Tick = 0,
         stream_epochs: Iterable[StreamEpochRecord] = (),
         publishers: Iterable[PublisherRecord] = (),
@@ -90,7 +93,8 @@ class Pubend(StreamEnd):
         window = context.parameters.publisher_window
         self._publishers = Publishers(record.pubend, window, publishers)
         logged, _ = self._publishers.logged
-        super().__init__(context, record, outlet, clocks, max(last_logged, logged), stream_epochs)
+        top = max(last_logged, logged)
+        super().__init__(context, record, outlet, clocks, top, stream_epochs, ceiling)
         self.members = members or Members(record.pubend, context.parameters, context.now)
         self.known_hosts = known_hosts or KnownHosts(record.pubend, context.parameters, context.now)
         self._lookups = SequenceLookups(context, self._publishers, self)
@@ -120,7 +124,7 @@ class Pubend(StreamEnd):
             acks,
             clocks,
         )
-        context.call_later(microseconds(ms=context.parameters.ack_ms), self._review)
+        self._reviews = ReviewTimer(context, self._review)
         context.call_later(self._publisher_review_us, self._review_publishers)
 
     # --- queries -----------------------------------------------------------------------------
@@ -270,6 +274,7 @@ class Pubend(StreamEnd):
         publications: tuple[Publication, ...],
         done: Callable[[], None],
     ) -> None:
+        self._reviews.note_events()
         clock, pendings, appends = self._context.clock, [], []
         was_tight = self._size.is_tight
         for part in in_rows(publications):
@@ -312,6 +317,7 @@ class Pubend(StreamEnd):
         self._refuse_when_corrupt()
         self._refuse_when_full()
         self._epochs.follow_announcement()
+        self._reviews.note_events()
         clock = self._context.clock
         held = self._publishers.open(writer, self._used)
         self._lookups.fence(writer)
@@ -415,6 +421,7 @@ class Pubend(StreamEnd):
         """Process a report of a member; return True, since the pubend is hosted here."""
         if self.members.report(member, tick, self._context.now):
             self._epochs.update()
+        self._reviews.note_news()
         return True
 
     def leave(self, shb: ShbId, membership: MembershipId, then: Callable[[], None]) -> None:
@@ -425,6 +432,7 @@ class Pubend(StreamEnd):
             changes.append(DeleteRecord(MemberRecord.key_of(self._record.pubend, shb)))
         self._context.write(tuple(changes), then)
         self._epochs.update()
+        self._reviews.note_news()
 
     @property
     def last_log_tick(self) -> Tick:
@@ -440,10 +448,11 @@ class Pubend(StreamEnd):
         if changes:
             self._context.write(tuple(changes))
             self._epochs.update()
+            self._reviews.note_news()
 
     def _review(self) -> None:
         """Update member states, release the log, and open the stream epoch that is due."""
-        self._context.call_later(microseconds(ms=self._context.parameters.ack_ms), self._review)
+        self._reviews.plan(often=self._size.is_tight)
         self.known_hosts.observe(self._epochs.claim, self._context.now)
         inactive, ended = self.members.update_states(self._epochs.claim, self._context.now)
         changes: list[StorageChange] = [PutRecord(row) for row in inactive]

@@ -7,6 +7,7 @@ from typing import Protocol, TypeAlias
 
 from gapless.core.context import Context
 from gapless.core.ids import PubendId, ShbId, VirtualTime
+from gapless.core.ticks import Tick
 from gapless.directory.announcements import AnnouncementListener
 from gapless.directory.hosted import Hosted
 from gapless.messages.overlay import Quality
@@ -19,6 +20,7 @@ from gapless.pubend.members import Members
 from gapless.pubend.protocols import AckRequests, Claims, PubendAnnouncer, PubendRouter
 from gapless.pubend.pubend import Pubend
 from gapless.pubend.serving import PubendRequestHandler
+from gapless.pubend.tick_ceiling import TickCeiling
 
 __all__ = ["AnyPubend", "ChangedClaims", "PubendRegistry", "Pubends"]
 
@@ -58,6 +60,7 @@ class Pubends:
         router: PubendRouter,
         reports: AckRequests,
         listener: AnnouncementListener,
+        tick_ceiling: Tick = 0,
     ) -> None:
         self._context = context
         self._hosted = hosted
@@ -69,6 +72,7 @@ class Pubends:
         self._listener = listener
         self.log_budget = LogBudget(context.parameters.all_logs_bytes_max)
         """The bytes of all logs of this broker."""
+        self._ceiling = TickCeiling(context, tick_ceiling)
         self._handlers: dict[PubendId, PubendRequestHandler] = {}
         self._noted_hosts: dict[ShbId, VirtualTime] = {}
         """The virtual time of each SHB that was last noted at the pubends, in this incarnation."""
@@ -79,7 +83,7 @@ class Pubends:
         """Restore all pubends that are not corrupt."""
         for each in stored:
             if each.record.pubend not in self._hosted.corrupt:
-                self.host(each)
+                self.host(each._replace(record=self._ceiling.restored(each.record)))
 
     def host(self, stored: StoredPubend) -> None:
         """Serve a pubend and announce it."""
@@ -96,6 +100,7 @@ class Pubends:
                 self._reports,
                 self._claims,
                 self._peers,
+                self._ceiling,
                 stream_epochs=stored.stream_epochs,
                 publishers=stored.publishers,
                 members=Members(

@@ -7,8 +7,9 @@ lie batches and stream epochs that wait for the disk, in order. Silence never ov
 A range that becomes durable moves ``top`` and is sent as a knowledge range: its publications are D,
 all other ticks between the old and the new top are F, for ever (I1, I2).
 
-Silence is declared only up to the *tick ceiling*, which is on disk before it is used. After a crash
-the stream continues above the ceiling, independently of the clock (R29, A8).
+Silence is declared only up to a *tick ceiling*, which is on disk before it is used: that of the
+broker (:mod:`.tick_ceiling`), or one of the pubend's own where its ticks are ahead of the clock.
+After a crash the stream continues above both, independently of the clock (R29, A8).
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from gapless.messages.streams import KnowledgeRange, Publication
 from gapless.packed.pick import unpack
 from gapless.pubend.epochs import outlived, surplus
 from gapless.pubend.protocols import ClockView, Outlet
+from gapless.pubend.tick_ceiling import TickCeiling
 
 __all__ = ["PendingRange", "StreamEnd"]
 
@@ -84,6 +86,7 @@ class StreamEnd:
         clocks: ClockView,
         logged: Tick,
         stream_epochs: Iterable[StreamEpochRecord],
+        ceiling: TickCeiling,
     ) -> None:
         self._context = context
         self._record = record
@@ -91,6 +94,7 @@ class StreamEnd:
         self._latest = record
         self._outlet = outlet
         self._clocks = clocks
+        self._ceiling = ceiling
         self.stream_epochs = sorted(stream_epochs, key=lambda stream_epoch: stream_epoch.number)
         # ticks that were declared silent before a crash remain silent (R29)
         self.last = self.top = max(logged, record.ceiling, record.released)
@@ -99,6 +103,8 @@ class StreamEnd:
         self._lead_us = microseconds(ms=context.parameters.tick_lead_ms)
         self._silence_us = microseconds(ms=context.parameters.silence_ms)
         self._eager = False
+        self._has_moved = False
+        """Whether the stream has moved, not by silence alone, since the timer was set."""
         self._idle_timer = context.call_later(self._silence_us, self._idle)
 
     @property
@@ -175,6 +181,7 @@ class StreamEnd:
             pending = self._pending.popleft()
             if pending.done is not None:
                 pending.done()
+            self._note_moved()
             self._forward(pending.knowledge(), pending.opens)
 
     def _forward(self, knowledge: KnowledgeRange, opens: StreamEpochRecord | None = None) -> None:
@@ -266,31 +273,43 @@ class StreamEnd:
     def set_eager(self, eager: bool) -> None:
         """Set whether a receiver in total order waits, so that silence must be sent soon (R51)."""
         if eager and not self._eager:
-            # the timer of an idle stream may have a long interval
-            self._idle_timer.cancel()
-            self._silence_us = microseconds(ms=self._context.parameters.eager_silence_ms)
-            self._idle_timer = self._context.call_later(self._silence_us, self._idle)
+            self._be_idle_after(microseconds(ms=self._context.parameters.eager_silence_ms))
         self._eager = eager
 
     def advance(self, tick: Tick) -> None:
         """Declare silence up to a tick that a receiver waits for (R51)."""
         # independently of the clock: the events at that tick exist, and R27 has bounded the tick
         if tick > self.last:
+            self._note_moved()
             self._be_silent_until(tick)
 
+    def _note_moved(self) -> None:
+        """The stream moves: silence after it is due soon, however long it was idle (R30)."""
+        self._has_moved = True
+        shortest = microseconds(ms=self._context.parameters.silence_ms)
+        if self._silence_us > shortest:
+            self._be_idle_after(shortest)
+
+    def _be_idle_after(self, silence_us: int) -> None:
+        """Replace the timer, which may have a long interval."""
+        self._idle_timer.cancel()
+        self._silence_us = silence_us
+        self._idle_timer = self._context.call_later(silence_us, self._idle)
+
     def _idle(self) -> None:
-        parameters = self._context.parameters
-        before = self.top
-        self._idle_once()
-        quiet = self.top > before
-        longest = microseconds(ms=parameters.idle_silence_max_ms)
+        parameters, has_moved = self._context.parameters, self._has_moved
+        before, self._has_moved = self.top, False
+        if self._eager or not has_moved:
+            self._idle_once()
         if self._eager:
             self._silence_us = microseconds(ms=parameters.eager_silence_ms)
-        elif quiet:
-            self._silence_us = min(2 * self._silence_us, longest)
-        else:
-            self._silence_us = microseconds(ms=parameters.silence_ms)
-        self._idle_timer = self._context.call_later(self._silence_us, self._idle)
+            self._idle_timer = self._context.call_later(self._silence_us, self._idle)
+            return
+        longest = microseconds(ms=max(parameters.silence_ms, parameters.idle_silence_max_ms))
+        is_idle = self.top > before
+        shortest = microseconds(ms=parameters.silence_ms)
+        self._silence_us = min(2 * self._silence_us, longest) if is_idle else shortest
+        self._idle_timer = self._context.call_about(self._silence_us, self._idle)
 
     def _idle_once(self) -> None:
         if not self._pending:
@@ -300,9 +319,10 @@ class StreamEnd:
     def _be_silent_until(self, tick: Tick) -> None:
         if self._pending:
             return
-        if tick > max(self._record.ceiling, self.last):
+        ceiling = max(self._record.ceiling, self._ceiling.tick)
+        if tick > max(ceiling, self.last):
             self._raise_ceiling(tick)
-            tick = min(tick, self._record.ceiling)
+            tick = min(tick, ceiling)
         if tick > self.last:
             low, self.last = self.last + 1, tick
             self._forward(KnowledgeRange(low, tick, self.stream_epoch, 0))
@@ -312,18 +332,26 @@ class StreamEnd:
         return min(self._context.clock, self._clocks.clock_view() + self._lead_us)
 
     def _raise_ceiling(self, need: Tick) -> None:
+        """Raise the ceiling of the broker, or the own one for ticks that are ahead of the clock."""
         if self._raising:
             return
         self._raising = True
-        ceiling = need + microseconds(ms=self._context.parameters.ceiling_step_ms)
 
         def raised() -> None:
             self._raising = False
-            self._raised(ceiling)
             if need > self.last:
                 self._be_silent_until(need)
 
-        self._context.write((self._change(ceiling=ceiling),), raised)
+        if need <= self._present():
+            self._ceiling.raise_above(need, raised)
+            return
+        ceiling = need + microseconds(ms=self._context.parameters.ceiling_step_ms)
+
+        def raised_own() -> None:
+            self._raised(ceiling)
+            raised()
+
+        self._context.write((self._change(ceiling=ceiling),), raised_own)
 
     def _raised(self, ceiling: Tick) -> None:
         ceiling = max(ceiling, self._record.ceiling)

@@ -209,6 +209,7 @@ CODED: Final[tuple[type, ...]] = (
     requests.EventCounts,
     operating.GetLag,
     operating.LagReply,
+    records.TickCeilingRecord,
 )
 """The number of a class is its index here; lines are renamed and added at the end, never moved."""
 

@@ -197,6 +197,7 @@ _RECORDS: Final[dict[type, str]] = {
         "< last event {last_released_event}>"
     ),
     records.StreamEpochRecord: "stream epoch {pubend} e{number} from {start} {entries}",
+    records.TickCeilingRecord: "tick ceiling {ceiling}",
     records.MemberRecord: (
         "member {pubend} {shb} ack floor {ack_floor} at {time}< {durable}>< {inactive}>"
     ),

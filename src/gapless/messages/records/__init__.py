@@ -30,6 +30,7 @@ from gapless.messages.records.pubend import (
     PubendRecord,
     PublisherRecord,
     StreamEpochRecord,
+    TickCeilingRecord,
 )
 from gapless.messages.records.staging import CommitRecord, StagedRecord
 from gapless.messages.records.subscribers import (
@@ -66,5 +67,6 @@ __all__ = [
     "StorageChange",
     "StreamEpochRecord",
     "SubscriptionRecord",
+    "TickCeilingRecord",
     "TrimLog",
 ]

@@ -23,6 +23,7 @@ from gapless.messages.records.pubend import (
     PubendRecord,
     PublisherRecord,
     StreamEpochRecord,
+    TickCeilingRecord,
 )
 from gapless.messages.records.staging import CommitRecord, StagedRecord
 from gapless.messages.records.subscribers import JoinedPubendRecord, SubscriptionRecord
@@ -47,6 +48,7 @@ Record: TypeAlias = (
     | NeighbourhoodRecord
     | PubendRecord
     | StreamEpochRecord
+    | TickCeilingRecord
     | MemberRecord
     | LogHoldRecord
     | KnownHostRecord

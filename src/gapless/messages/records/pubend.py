@@ -17,6 +17,7 @@ __all__ = [
     "PubendRecord",
     "PublisherRecord",
     "StreamEpochRecord",
+    "TickCeilingRecord",
 ]
 
 
@@ -27,7 +28,8 @@ class PubendRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     properties: PubendProperties
     announcement_version: int
     ceiling: Tick
-    """The tick ceiling. Silence may have been sent up to it, so later events are above it (R29)."""
+    """The pubend's own tick ceiling. Silence may have been sent up to it or up to that of the broker,
+    so later events are above both (R29)."""
     released: Tick
     """Ticks up to this one are no longer in the log (R56)."""
     log_size_marks: tuple[tuple[Tick, int], ...] = ()
@@ -46,6 +48,17 @@ class PubendRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     def key(self) -> tuple[str, ...]:
         """One record per pubend."""
         return ("pubend", str(self.pubend))
+
+
+class TickCeilingRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The tick ceiling of a broker. Silence of any of its pubends may have been sent up to it (R29)."""
+
+    ceiling: Tick
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """One record per broker."""
+        return ("tick ceiling",)
 
 
 class StreamEpochRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -114,7 +114,7 @@ class DurabilityInvariant(Invariant):
                 f"{peer} stream epoch {knowledge.stream_epoch} of {pubend} in its knowledge",
             )
         if stream.broker == process.host.broker:
-            allowed = self.global_state.sendable_up_to.get(pubend, 0)
+            allowed = self.global_state.sendable_up_to(pubend, stream.broker)
             if knowledge.high > allowed:
                 self._undurable(process, f"{pubend} up to {knowledge.high}, above {allowed}")
 

@@ -24,6 +24,7 @@ from gapless.messages.records import (
     StorageChange,
     StreamEpochRecord,
     SubscriptionRecord,
+    TickCeilingRecord,
 )
 from gapless.subscribers.cursor import Cursor
 from gapless.subscribers.cursor_state import CursorPhase, Started
@@ -80,8 +81,10 @@ class GlobalState:
         """By announcement version, the first tick of a stream epoch with that version."""
         self.advertisements: dict[PubendId, dict[int, str]] = {}
         """By announcement version, the advertisement of a pubend."""
-        self.sendable_up_to: dict[PubendId, Tick] = {}
-        """By pubend, the highest tick that the disk allows to be sent: a tick ceiling, or a row."""
+        self._sendable_up_to: dict[PubendId, Tick] = {}
+        """By pubend, the highest tick that its own records and rows allow to be sent."""
+        self._ceilings: dict[BrokerId, Tick] = {}
+        """The tick ceilings of brokers."""
         self.members: dict[PubendId, dict[ShbId, MemberRecord]] = {}
         self.log_holds: dict[PubendId, dict[LogHoldId, LogHoldRecord]] = {}
         self.known_hosts: dict[PubendId, dict[ShbId, KnownHostRecord]] = {}
@@ -129,6 +132,9 @@ class GlobalState:
                 self._allow(record.pubend, max(record.ceiling, record.released))
                 texts = self.advertisements.setdefault(record.pubend, {})
                 texts[record.announcement_version] = record.properties.advertisement
+            case TickCeilingRecord():
+                before = self._ceilings.get(host.broker, 0)
+                self._ceilings[host.broker] = max(record.ceiling, before)
             case StreamEpochRecord():
                 self.stream_epochs.setdefault(record.pubend, {}).setdefault(record.number, record)
                 opened = self._opened.setdefault(record.pubend, {})
@@ -146,7 +152,11 @@ class GlobalState:
                 pass
 
     def _allow(self, pubend: PubendId, tick: Tick) -> None:
-        self.sendable_up_to[pubend] = max(tick, self.sendable_up_to.get(pubend, 0))
+        self._sendable_up_to[pubend] = max(tick, self._sendable_up_to.get(pubend, 0))
+
+    def sendable_up_to(self, pubend: PubendId, phb: BrokerId) -> Tick:
+        """Return the highest tick that the disk allows to be sent: a tick ceiling, or a row."""
+        return max(self._sendable_up_to.get(pubend, 0), self._ceilings.get(phb, 0))
 
     def _erased(self, host: SimulatedHost, key: tuple[str, ...]) -> None:
         kind, name = key[0], key[1] if len(key) > 1 else ""
