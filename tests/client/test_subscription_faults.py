@@ -378,6 +378,27 @@ async def test_a_subscription_that_is_refused_after_a_reconnect_ends_with_the_re
                 await events.get()
 
 
+# --- the filter with which a durable subscription is opened ------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("is_new", "has", "changes"), [(True, "n = 1", 0), (True, "n = 2", 1), (False, "n = 1", 1)]
+)
+@async_test
+async def test_opening_sets_the_filter_unless_it_has_created_the_subscription_with_it(
+    is_new: bool, has: str, changes: int
+) -> None:
+    # each call is a round trip and waits for the disk
+    async with ScriptedBroker() as broker, gapless.connect(broker.url, backoff=QUICK) as session:
+        broker.answers[Subscribe] = lambda connection, call: connection.notify(
+            Subscribed(call.request, ((Q, 5),), filter=has, is_new=is_new)
+        )
+        async with session.subscribe("n = 1", durable="desk") as events:
+            assert len(broker.requests_of(SetFilter)) == changes
+            assert events.filter_changed_at == Position({"quotes": 0 if changes else 5})
+            assert str(events.filter) == "n = 1"
+
+
 # --- changes while connections break --------------------------------------------------------------
 
 

@@ -109,8 +109,10 @@ class Subscription:
             self._leave(ClosedError("the subscription was not opened"))
             raise
         self._session.opened(self)
-        if self._settings.durable and filter_text is not None:
-            # it may already exist, with another filter
+        if inbox.is_new and inbox.text == filter_text:
+            self.filter_changed_at = self.position  # the filter applies from the start on
+        elif self._settings.durable and filter_text is not None:
+            # it existed, and may have another filter
             try:
                 self.filter_changed_at = await self._change_filter(filter_text, deadline_s)
             except BaseException:
