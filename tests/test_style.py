@@ -47,6 +47,17 @@ def files(*suffixes: str) -> Iterator[Path]:
                 yield path
 
 
+def test_only_the_output_module_makes_texts_of_the_command_line() -> None:
+    # it escapes the control characters of names
+    makers = [
+        path.name
+        for path in sorted((ROOT / "src/gapless/cli").glob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in {"Text", "Text.assemble"}
+    ]
+    assert {*makers} == {"output.py"}
+
+
 def functions(node: ast.AST, prefix: str = "") -> Iterator[tuple[str, int]]:
     """Qualified name and length of every function; a nested one counts for its parent too."""
     for child in ast.iter_child_nodes(node):

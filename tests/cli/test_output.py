@@ -7,9 +7,30 @@ import json
 import pytest
 
 from gapless.cli import output
-from gapless.cli.output import console, facts, listing, print_error, print_json, print_note
+from gapless.cli.logs import event_line
+from gapless.cli.output import (
+    console,
+    facts,
+    joined,
+    listing,
+    print_error,
+    print_json,
+    print_json_line,
+    print_note,
+    print_traceback,
+    styled,
+)
+from gapless.messages.streams import Publication
 
-EVIL = "desk\x1b[2J\x9b31m\r\u202e"
+EVIL = "desk\x1b[2J\x9b31m\r\u202e\u200f\u061c\u2028"
+UNSAFE = {each for each in EVIL if not each.isprintable()}
+
+
+class Shown:
+    """Is shown in errors as it is."""
+
+    def __repr__(self) -> str:
+        return EVIL
 
 
 def test_control_characters_of_names_are_escaped_in_all_output(
@@ -22,10 +43,39 @@ def test_control_characters_of_names_are_escaped_in_all_output(
     print_error(f"no subscription {EVIL}", as_json=True)
     print_note(EVIL)
     print_json({"name": EVIL})
+    print_json_line({"name": EVIL})
+    console().print(styled(EVIL, "red"))
+    console().print(joined(styled("a name: ", "bold"), EVIL))
+    try:
+        {}[Shown()]
+    except KeyError:
+        print_traceback()
     captured = capsys.readouterr()
     for text in (captured.out, captured.err):
-        assert not {"\x1b", "\x9b", "\r"} & set(text)
-    assert captured.out.count("desk\\x1b[2J\\x9b31m\\r\\u202e") == 3
+        assert not UNSAFE & set(text)
+    assert captured.out.count("desk\\x1b[2J\\x9b31m\\r\\u202e") == 5
+    assert captured.err.count("desk\\x1b[2J\\x9b31m\\r\\u202e") == 3
+
+
+def test_control_characters_of_an_event_are_escaped_and_keep_their_value() -> None:
+    line = event_line(EVIL, Publication(1, EVIL, 1, {EVIL: EVIL}, EVIL.encode()))
+    assert not UNSAFE & set(line.decode())
+    found = json.loads(line)
+    assert found["attributes"] == {EVIL: EVIL}
+    assert found["payload"] == found["pubend"] == found["publisher"] == EVIL
+
+
+@pytest.mark.parametrize("rows_max", [0, 100])
+def test_a_name_cannot_pass_for_another_line_of_a_table(
+    rows_max: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "RICH_ROWS_MAX", rows_max)
+    output.print_listing("name", "state", rows=[("desk\nb1  removed", "live")])
+    console().print(facts([("name", "desk\nb1  removed")]))
+    print_note("waiting for desk\nb1 is removed")
+    captured = capsys.readouterr()
+    assert len(captured.out.splitlines()) == 3
+    assert len(captured.err.splitlines()) == 1
 
 
 def test_json_output_keeps_the_value_of_a_name(capsys: pytest.CaptureFixture[str]) -> None:

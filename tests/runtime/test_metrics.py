@@ -175,6 +175,16 @@ def test_a_line_of_text_quotes_ambiguous_values() -> None:
     assert "\n" not in line
 
 
+@pytest.mark.parametrize("formatter", [TextLines(), JsonLines()])
+def test_control_characters_never_reach_the_log(formatter: logging.Formatter) -> None:
+    evil = "b2\x1b[2J\x9b31m\u202e\nb3 is ready"
+    each = record(f"cannot reach {evil}", peer=evil)
+    each.exc_info = (ValueError, ValueError(evil), None)
+    line = formatter.format(each)
+    assert not {"\x1b", "\x9b", "\u202e"} & set(line)
+    assert "b3 is ready" not in [part.strip() for part in line.split("ValueError")[0].splitlines()]
+
+
 @pytest.mark.parametrize("shape", LogFormat)
 def test_logs_go_to_standard_error(shape: LogFormat, capsys: pytest.CaptureFixture[str]) -> None:
     log = logging.getLogger("gapless")

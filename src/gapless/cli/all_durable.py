@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from gapless.cli.output import print_listing, printable, timestamp
+from gapless.cli.output import print_listing, timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +68,7 @@ def duplicates(entries: Sequence[DurableEntry]) -> dict[str, list[str]]:
 def warnings(found: AllDurable) -> list[str]:
     """Return a line for each name of several subscriptions, and one for silent brokers."""
     lines = [
-        f"{printable(name)} is the name of {len(brokers)} subscriptions, at {', '.join(brokers)}: "
+        f"{name} is the name of {len(brokers)} subscriptions, at {', '.join(brokers)}: "
         "remove all but one with gapless durable rm NAME --at BROKER"
         for name, brokers in duplicates(found.entries).items()
     ]

@@ -13,10 +13,9 @@ import sys
 from pathlib import Path
 
 import msgspec
-from rich.text import Text
 
 from gapless import __version__
-from gapless.cli.output import console, counted, facts, print_json, size
+from gapless.cli.output import console, counted, facts, print_json, size, styled
 from gapless.content import matching
 from gapless.packed.scan import ColumnScan, fallback
 
@@ -226,7 +225,7 @@ def show(diagnosis: Diagnosis) -> None:
     if diagnosis.overlay is not None:
         count = counted(diagnosis.overlay.subscriptions, "durable subscription")
         rows.append(("overlay", "; ".join((f"has {count}", *diagnosis.overlay.warnings))))
-    missing = Text("not found", style="dim")
+    missing = styled("not found", "dim")
     console().print(facts((name, missing if fact is None else fact) for name, fact in rows))
 
 

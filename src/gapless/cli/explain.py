@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import msgspec
 from rich.table import Table
-from rich.text import Text
 
-from gapless.cli.output import console, print_json
+from gapless.cli.output import console, joined, print_json, styled
 from gapless.client.arguments import check_filter
 from gapless.content.conjunction import EVERYTHING, Conjunction
 from gapless.content.expression import literal_text
@@ -16,6 +16,9 @@ from gapless.content.matching.plan import AccessKind, Planner
 from gapless.content.values import Attributes, Value, check_attributes
 from gapless.content.valueset import ANY_NUMBER
 from gapless.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 EVERYTHING_TEXT = str(EVERYTHING)
 
@@ -127,20 +130,20 @@ def run(filter_text: str, event_text: str | None, *, as_json: bool) -> None:
 def show(explanation: Explanation) -> None:
     """Print the explanation as text."""
     out = console()
-    out.print(Text.assemble(("filter  ", "bold"), explanation.filter))
-    out.print(Text.assemble(("means   ", "bold"), meaning(explanation)))
+    out.print(joined(styled("filter  ", "bold"), explanation.filter))
+    out.print(joined(styled("means   ", "bold"), meaning(explanation)))
     for number, each in enumerate(explanation.conjunctions, 1):
-        line = Text(f"  {number}. {each.text}")
+        line = styled(f"  {number}. {each.text}")
         if each.matches is not None:
             line.append_text(verdict(holds=each.matches, yes="   matches", no="   does not match"))
         out.print(line)
         checked = "" if each.checked_last is None else f"; then checked: {each.checked_last}"
-        out.print(Text(f"     looked up by: {each.found_by}{checked}", style="dim"))
+        out.print(styled(f"     looked up by: {each.found_by}{checked}", "dim"))
         if each.parts:
             out.print(part_table(each.parts))
     if explanation.matches is not None:
         line = verdict(holds=explanation.matches, yes="matches", no="does not match")
-        out.print(Text.assemble(("event   ", "bold"), line))
+        out.print(joined(styled("event   ", "bold"), line))
 
 
 def meaning(explanation: Explanation) -> str:
@@ -155,7 +158,7 @@ def meaning(explanation: Explanation) -> str:
 
 def verdict(*, holds: bool, yes: str, no: str) -> Text:
     """Return a yes in green or a no in red."""
-    return Text(yes, style="green") if holds else Text(no, style="red")
+    return styled(yes, "green") if holds else styled(no, "red")
 
 
 def part_table(conditions: tuple[ExplainedCondition, ...]) -> Table:
@@ -167,5 +170,7 @@ def part_table(conditions: tuple[ExplainedCondition, ...]) -> Table:
     for part in conditions:
         value = "no value" if part.value is None else literal_text(part.value)
         fact = f"{part.subject}: {value}"
-        table.add_row(verdict(holds=part.holds, yes="yes", no="no"), Text(part.text), Text(fact))
+        table.add_row(
+            verdict(holds=part.holds, yes="yes", no="no"), styled(part.text), styled(fact)
+        )
     return table

@@ -26,9 +26,11 @@ from gapless.cli.output import (
     records,
     size,
     span,
+    styled,
     timestamp,
 )
 from gapless.core.limits import SHOWN_REASONS_MAX
+from gapless.core.printable import printable_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -218,30 +220,27 @@ async def _fetch_cells(session: Session) -> tuple[TopologyReply, list[Any]]:
 
 def _tree(shown: TopologyReply, cells: list[Any]) -> Tree:
     """The cells as a tree with the broker's own cell at the top."""
-    from rich.text import Text
     from rich.tree import Tree
 
     known = {each.cell: each for each in cells}
     branches: dict[str, Tree] = {}
     for cell in cells:  # nearest first
-        label = Text(cell.cell, style="bold")
+        label = styled(cell.cell, "bold")
         relayed = dict(cell.relayed)
         for broker in cell.brokers:
             style = "green" if broker in cell.reached else "red"
             style = "yellow" if broker in relayed else style
-            label.append(f"  {broker}", style=style)
+            label.append_text(styled(f"  {broker}", style))
             if broker == shown.broker:
                 label.append(" (this one)", style="dim")
             elif broker not in cell.reached:
                 label.append(" (no session)", style="dim")
-            label.append(_over(relayed.get(broker, ())), style="dim")
+            label.append_text(styled(_over(relayed.get(broker, ())), "dim"))
         parents = [branches[each] for each in cell.neighbours if each in branches]
         branches[cell.cell] = parents[0].add(label) if parents else Tree(label)
         beyond = len([each for each in cell.neighbours if each not in known])
         if beyond:
-            branches[cell.cell].add(
-                Text(f"… {beyond} more, outside the neighbourhood", style="dim")
-            )
+            branches[cell.cell].add(styled(f"… {beyond} more, outside the neighbourhood", "dim"))
     return branches[shown.cell]
 
 
@@ -297,7 +296,7 @@ def show_subscriptions(
             console().print(none)
         reasons = _reasons(found)
         for line in reasons[:SHOWN_REASONS_MAX]:
-            console().print(line)
+            console().print(printable_line(line))
         if len(reasons) > SHOWN_REASONS_MAX:
             console().print(f"{len(reasons) - SHOWN_REASONS_MAX:,} more streams: see --json")
     if more:

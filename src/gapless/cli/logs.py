@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import msgspec
 import typer
 
 from gapless.cli.broker_calls import DEADLINE_S, call_broker
@@ -21,7 +20,17 @@ from gapless.cli.options import (
     settle,
     store_directory,
 )
-from gapless.cli.output import console, listing, print_json, records, size, timestamp
+from gapless.cli.output import (
+    console,
+    json_text,
+    listing,
+    print_json,
+    records,
+    size,
+    styled,
+    timestamp,
+)
+from gapless.core.printable import printable_line
 
 if TYPE_CHECKING:
     from gapless.client import Session
@@ -65,7 +74,7 @@ def event_line(pubend: str, publication: Publication) -> bytes:
         "publisher": publication.publisher,
         "sequence": publication.sequence,
     }
-    return msgspec.json.encode(line) + b"\n"
+    return json_text(line).encode() + b"\n"
 
 
 @log.command("ls")
@@ -128,21 +137,20 @@ def _checked(directory: Path, *, structure: bool) -> VerificationReport:
     from gapless.storage import verify
 
     screen = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:,} rows"))
+    name = TextColumn("{task.description}", markup=False)
+    columns = (name, BarColumn(), TextColumn("{task.completed:,} rows"))
     with Progress(*columns, console=screen, transient=True, disable=not screen.is_terminal) as bars:
         tasks: dict[Any, Any] = {}
 
         def show(pubend: Any, done: int, total: int) -> None:
             if pubend not in tasks:
-                tasks[pubend] = bars.add_task(str(pubend), total=total)
+                tasks[pubend] = bars.add_task(printable_line(str(pubend)), total=total)
             bars.update(tasks[pubend], completed=done, total=total)
 
         return verify(directory, progress=show, structure=structure)
 
 
 def _show_report(report: VerificationReport) -> None:
-    from rich.text import Text
-
     out = console()
     rows = [
         (
@@ -150,15 +158,15 @@ def _show_report(report: VerificationReport) -> None:
             f"{each.events:,}",
             f"{each.rows:,}",
             size(each.frame_bytes),
-            Text("corrupt", style="bold red") if each.corruptions else Text("valid", style="green"),
+            styled("corrupt", "bold red") if each.corruptions else styled("valid", "green"),
         )
         for each in report.logs
     ]
     out.print(listing("pubend", "events", "rows", "size", "state", rows=rows))
     kinds = ", ".join(f"{count:,} {kind}" for kind, count in report.records.items())
-    out.print(Text(f"records: {kinds or 'none'}"))
+    out.print(f"records: {kinds or 'none'}")
     for corruption in report.corruptions:
-        out.print(Text(corruption, style="red"))
+        out.print(corruption, style="red")
 
 
 @log.command("export")

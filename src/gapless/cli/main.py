@@ -19,7 +19,6 @@ from __future__ import annotations
 import shlex
 import signal
 import sys
-import traceback
 import warnings
 from collections.abc import Sequence
 from typing import Annotated, Any, TextIO
@@ -31,7 +30,7 @@ from gapless import __version__
 from gapless.cli import bench, durable, inspection, logs, pub, spark, sub, tokens, tools, up
 from gapless.cli.extensions import add_commands
 from gapless.cli.options import CommandSettings
-from gapless.cli.output import print_error, print_note, while_read
+from gapless.cli.output import print_error, print_note, print_traceback, while_read
 from gapless.core.errors import (
     AuthenticationError,
     ConnectionLostError,
@@ -196,12 +195,12 @@ def _run(arguments: Sequence[str]) -> int:
         return exit_.code if isinstance(exit_.code, int) else int(exit_.code is not None)
     except GaplessError as error:
         if settings.debug:
-            traceback.print_exc()
+            print_traceback()
         print_error(str(error), as_json=settings.as_json)
         return exit_code(error)
     except OSError as error:
         if settings.debug:
-            traceback.print_exc()
+            print_traceback()
         where = "" if error.filename is None else f"{error.filename}: "
         print_error(
             f"{where}{error.strerror or str(error) or type(error).__name__}",

@@ -3,8 +3,9 @@
 With ``--json`` both are one JSON document, or one per line if results are a stream. An error is one
 block with the cause and its position, without internals.
 
-Names and texts come from other programs. Control characters in them are escaped here, so that none
-reaches a terminal.
+Names and texts come from other programs. What is not printable in them is escaped here, so that no
+control character reaches a terminal, and no name can pass for another line. So only this module
+makes texts of the library for terminals; ``tests/test_style.py`` checks that.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from gapless.core.limits import RICH_ROWS_MAX
+from gapless.core.printable import printable, printable_json, printable_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,19 +33,7 @@ FILE_WIDTH: Final = 1_000
 
 _SIZES: Final = ("bytes", "KB", "MB", "GB", "TB")
 
-_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-"""Control characters except tabs and line ends, and those that reverse the direction of a text."""
-
 _PADDING: Final = re.compile(r" +$", re.MULTILINE)
-
-
-def printable(text: str) -> str:
-    r"""Return a text in which control characters are escaped.
-
-    >>> printable("desk\x1b[2J")
-    'desk\\x1b[2J'
-    """
-    return _CONTROL.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 class _UnpaddedFile:
@@ -78,10 +68,9 @@ def console() -> Console:
 
 
 def json_text(document: object, *, indent: int = 0) -> str:
-    """Return JSON in which control characters beyond ASCII are escaped too."""
+    """Return JSON in which all control characters are escaped."""
     encoded = msgspec.json.encode(document)
-    text = (msgspec.json.format(encoded, indent=indent) if indent else encoded).decode()
-    return re.sub(r"[\x7f-\x9f]", lambda found: f"\\u{ord(found[0]):04x}", text)
+    return printable_json(msgspec.json.format(encoded, indent=indent) if indent else encoded)
 
 
 def print_json(document: object) -> None:
@@ -98,13 +87,12 @@ def print_json_line(document: object) -> None:
 def print_error(problem: str, *, as_json: bool) -> None:
     """Print one error block."""
     from rich.console import Console
-    from rich.text import Text
 
     if as_json:
         sys.stderr.write(json_text({"error": problem}) + "\n")
         return
     # Soft wrap keeps the caret of a syntax error under its column.
-    block = Text.assemble(("error: ", "bold red"), printable(problem))
+    block = joined(styled("error: ", "bold red"), problem)
     Console(stderr=True, highlight=False, soft_wrap=True).print(block)
 
 
@@ -123,9 +111,16 @@ def while_read() -> Iterator[None]:
         raise typer.Exit from None
 
 
+def print_traceback() -> None:
+    """Print the traceback of the error that is being handled."""
+    import traceback
+
+    sys.stderr.write(printable(traceback.format_exc()))
+
+
 def print_note(note: str) -> None:
-    """Print a note on standard error."""
-    sys.stderr.write(printable(note) + "\n")
+    """Print a note, a line on standard error."""
+    sys.stderr.write(printable_line(note) + "\n")
     sys.stderr.flush()
 
 
@@ -164,7 +159,7 @@ def facts(rows: Iterable[tuple[str, str | Text]]) -> Table:
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, fact in rows:
-        table.add_row(name, plain(fact))
+        table.add_row(name, _cell(fact))
     return table
 
 
@@ -176,7 +171,7 @@ def listing(*columns: str, rows: Iterable[Iterable[str | Text]]) -> Table:
     for name in columns:
         table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(*map(plain, row))
+        table.add_row(*map(_cell, row))
     return table
 
 
@@ -185,18 +180,35 @@ def print_listing(*columns: str, rows: Sequence[Sequence[str]]) -> None:
     if len(rows) <= RICH_ROWS_MAX:
         console().print(listing(*columns, rows=rows))
         return
-    lines = [columns, *(tuple(map(printable, row)) for row in rows)]
+    lines = [columns, *(tuple(map(printable_line, row)) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         padded = "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True))
         sys.stdout.write(padded.rstrip() + "\n")
 
 
-def plain(text: str | Text) -> Text:
-    """Return a text without markup and control characters; a Text is returned as it is."""
+def styled(text: str, style: str = "") -> Text:
+    """Return a text in a style, without markup and control characters."""
     from rich.text import Text
 
-    return text if isinstance(text, Text) else Text(printable(text))
+    return Text(printable(text), style)
+
+
+def joined(*parts: str | Text) -> Text:
+    """Return texts one after the other."""
+    from rich.text import Text
+
+    return Text().join(map(plain, parts))
+
+
+def plain(text: str | Text) -> Text:
+    """Return a text without markup and control characters; a Text is returned as it is."""
+    return styled(text) if isinstance(text, str) else text
+
+
+def _cell(text: str | Text) -> Text:
+    """Return the content of a cell, which is one line whatever a name contains."""
+    return styled(printable_line(text)) if isinstance(text, str) else text
 
 
 def counted(count: int, noun: str) -> str:

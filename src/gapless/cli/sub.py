@@ -13,12 +13,11 @@ from collections.abc import Coroutine
 from enum import Enum
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
-import msgspec
 import typer
 
 from gapless.cli.logs import event_line
 from gapless.cli.options import URL_DEFAULT, Deadline, TokenFile, Url, Wait, settle
-from gapless.cli.output import print_note
+from gapless.cli.output import json_text, print_note
 from gapless.cli.positions import HELP, read_position
 
 if TYPE_CHECKING:
@@ -163,7 +162,7 @@ class _Writer:
         """Write a line for a gap."""
         self.gaps += 1
         line = {"gap": {"pubend": gap.pubend, "low": gap.low, "high": gap.high}}
-        self._out.write(msgspec.json.encode(line) + b"\n")
+        self._out.write(json_text(line).encode() + b"\n")
         self._out.flush()
         print_note(f"warning: {gap}")
 

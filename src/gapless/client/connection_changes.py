@@ -16,6 +16,7 @@ import msgspec
 
 from gapless.core.address import Address
 from gapless.core.errors import ClosedError, GaplessError, UsageError, shown_value
+from gapless.core.printable import printable, printable_line
 
 __all__ = ["ConnectionCallback", "ConnectionChange", "ConnectionReporter"]
 
@@ -51,7 +52,9 @@ class ConnectionReporter:
 
     def connected(self, broker: str, address: Address) -> None:
         """A broker has accepted a connection."""
-        _LOG.info("%s: connected to the broker %s at %s", self._session, broker, address)
+        _LOG.info(
+            "%s: connected to the broker %s at %s", self._session, printable_line(broker), address
+        )
         self._call(ConnectionChange(True, broker, str(address)))
 
     def lost(self, broker: str, address: Address, reason: str) -> None:
@@ -59,19 +62,20 @@ class ConnectionReporter:
         _LOG.warning(
             "%s: lost the connection to the broker %s: %s; reconnecting",
             self._session,
-            broker,
-            reason,
+            printable_line(broker),
+            printable_line(reason),
         )
         self._call(ConnectionChange(False, broker, str(address), reason))
 
     def failed(self, trouble: str) -> None:
         """No address has accepted a connection. The link tries again."""
+        trouble = printable_line(trouble)
         _LOG.warning("%s: no broker can be reached: %s; trying again", self._session, trouble)
 
     def gave_up(self, error: GaplessError) -> None:
         """The link does not dial again."""
         if not isinstance(error, ClosedError):
-            _LOG.warning("%s: not connecting again: %s", self._session, error)
+            _LOG.warning("%s: not connecting again: %s", self._session, printable(str(error)))
 
     def _call(self, change: ConnectionChange) -> None:
         if self._callback is not None:

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
+from gapless.core.printable import printable, printable_json, printable_line
 from gapless.runtime.logfile import LogFile
 
 __all__ = ["LOG", "JsonLines", "LogFormat", "StructuredLog", "TextLines", "set_up_logs"]
@@ -90,7 +91,7 @@ class JsonLines(logging.Formatter):
             "message": record.getMessage(),
             **_fields_of(record),
         }
-        return msgspec.json.encode(line, enc_hook=str).decode()
+        return printable_json(msgspec.json.encode(line, enc_hook=str))
 
 
 class TextLines(logging.Formatter):
@@ -101,14 +102,15 @@ class TextLines(logging.Formatter):
         fields = _fields_of(record)
         traceback = fields.pop("exception", None)
         shown = " ".join(f"{key}={_shown(value)}" for key, value in fields.items())
-        line = f"{_time(record)} {record.levelname.lower():7} {record.getMessage():32} {shown}"
-        return line.rstrip() if traceback is None else f"{line.rstrip()}\n{traceback}"
+        message = printable_line(record.getMessage())
+        line = f"{_time(record)} {record.levelname.lower():7} {message:32} {shown}"
+        return line.rstrip() if traceback is None else f"{line.rstrip()}\n{printable(traceback)}"
 
 
 def _shown(value: Any) -> str:
     text = str(value)
     plain = text.isprintable() and not any(each in text for each in ' "=')
-    return text if plain and text else msgspec.json.encode(text).decode()
+    return text if plain and text else printable_json(msgspec.json.encode(text))
 
 
 def set_up_logs(
