@@ -128,7 +128,30 @@ def test_the_directory_of_a_broker_of_an_overlay_is_accepted(
     assert f"{broker / 'store'} has 1 log" in "".join(capsys.readouterr().out.split("\n"))
     assert main(["log", "export", str(broker), "quotes"]) == 0
     capsys.readouterr()
-    assert main(["log", "ls", str(tmp_path / "overlay")]) == EXIT_WRONG_INPUT
+
+
+def test_the_directory_of_an_overlay_is_accepted(
+    stored: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    # it is the path that gapless up prints
+    overlay = tmp_path / "overlay"
+    for name in ("b1", "b2"):
+        shutil.copytree(stored, overlay / name / "store")
+    assert main(["log", "ls", str(overlay)]) == 0
+    assert capsys.readouterr().out.count("quotes") == 2
+    assert main(["log", "ls", str(overlay), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    directories = [str(overlay / name / "store") for name in ("b1", "b2")]
+    assert [each["directory"] for each in found] == directories
+    assert main(["log", "verify", str(overlay)]) == 0
+    assert capsys.readouterr().out.count("valid") == 2
+    assert main(["log", "verify", str(overlay), "--json"]) == 0
+    assert [*json.loads(capsys.readouterr().out)] == directories
+    assert main(["log", "export", str(overlay), "quotes"]) == 0
+    capsys.readouterr()
+    assert main(["doctor", "--data", str(overlay), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["data"]["logs"] == 2
+    assert main(["log", "trim", str(overlay), "--all", "--up-to", "1"]) == EXIT_WRONG_INPUT
     problem = " ".join(capsys.readouterr().err.split())
     assert "has the data of several brokers; choose one:" in problem
-    assert str(broker) in problem
+    assert str(overlay / "b1") in problem

@@ -75,6 +75,11 @@ def test_an_edited_file_is_overwritten_only_on_request_and_moved_aside(tmp_path:
         assert again.kept_files == []
     assert path.with_name("broker.toml.edited").read_text() == edited
     assert load_config(path).log.level == "info"
+    newer = edit(path, 'level = "info"', 'level = "error"')
+    with taken(overlay, tmp_path, overwrite=True):
+        pass
+    assert path.with_name("broker.toml.edited").read_text() == edited, "it is not overwritten"
+    assert path.with_name("broker.toml.edited.2").read_text() == newer
 
 
 def test_an_invalid_edited_file_is_named_before_anything_starts(tmp_path: Path) -> None:

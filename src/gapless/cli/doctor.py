@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from gapless import __version__
+from gapless.cli.options import store_directories
 from gapless.cli.output import console, counted, facts, print_json, size, styled
 from gapless.content import matching
 from gapless.packed.scan import ColumnScan, fallback
@@ -85,6 +86,7 @@ class Diagnosis(msgspec.Struct, frozen=True):
     port: int
     port_is_free: bool
     data: DataFacts | None = None
+    """The data directory, or all of an overlay together."""
     overlay: OverlayFacts | None = None
 
 
@@ -109,7 +111,7 @@ def diagnose(
         sqlite=sqlite3.sqlite_version,
         port=port,
         port_is_free=is_free(port),
-        data=None if data is None else look_at(data),
+        data=None if data is None else look_at_all(data),
         overlay=None if url is None else look_at_overlay(url, token_file),
     )
 
@@ -123,6 +125,21 @@ def is_free(port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+def look_at_all(data: Path) -> DataFacts:
+    """Check the data directory of a broker, or of all brokers of ``gapless up`` together."""
+    found = [look_at(each) for each in store_directories(data)]
+    if len(found) == 1:
+        return found[0]
+    problems = [f"{each.path}: {each.problem}" for each in found if each.problem is not None]
+    return DataFacts(
+        str(data),
+        all(each.writable for each in found),
+        min(each.free_bytes for each in found),
+        sum(each.logs or 0 for each in found),
+        "; ".join(problems) or None,
+    )
 
 
 def look_at(data: Path) -> DataFacts:

@@ -18,6 +18,7 @@ from gapless.cli.options import (
     TokenFile,
     Url,
     settle,
+    store_directories,
     store_directory,
 )
 from gapless.cli.output import (
@@ -83,11 +84,17 @@ def _ls(context: typer.Context, directory: DataDirectory, *, as_json: AsJson = F
     from gapless.storage import list_logs
 
     settle(context, as_json=as_json)
-    found = list_logs(directory)
+    stores = store_directories(directory)
+    found = {store: list_logs(store) for store in stores}
     if as_json:
-        print_json(records(found))
-    else:
-        console().print(_log_table(found) if found else f"no logs in {directory}")
+        logs = [(store, each) for store, its_logs in found.items() for each in its_logs]
+        print_json([{**records(each), "directory": str(store)} for store, each in logs])
+        return
+    out = console()
+    for store, its_logs in found.items():
+        if len(found) > 1:
+            out.print(f"{store}:", style="bold")
+        out.print(_log_table(its_logs) if its_logs else f"no logs in {store}")
 
 
 def _log_table(found: list[LogSummary]) -> Any:
@@ -120,12 +127,20 @@ def _verify(
     It may be in use; nothing is changed.
     """
     settle(context, as_json=as_json)
-    report = _checked(directory, structure=structure)
+    stores = store_directories(directory)
+    reports = {str(store): _checked(store, structure=structure) for store in stores}
     if as_json:
-        print_json({**records(report), "corruptions": report.corruptions})
+        shown = {
+            store: {**records(report), "corruptions": report.corruptions}
+            for store, report in reports.items()
+        }
+        print_json(shown if len(shown) > 1 else shown.popitem()[1])
     else:
-        _show_report(report)
-    if report.corruptions:
+        for store, report in reports.items():
+            if len(reports) > 1:
+                console().print(f"{store}:", style="bold")
+            _show_report(report)
+    if any(report.corruptions for report in reports.values()):
         raise typer.Exit(EXIT_CORRUPT)
 
 
@@ -193,13 +208,14 @@ def _export(
 
     settle(context, as_json=as_json)
     pubend_key = pubend_id(pubend)
-    known = [str(each.pubend) for each in list_logs(directory)]
+    stores = store_directories(directory)
+    known = {str(each.pubend): store for store in stores for each in list_logs(store)}
     if pubend not in known:
         raise UsageError(f"{directory} has no log of {pubend}; it has {', '.join(known) or 'none'}")
     last = INT_MAX if high is None else high
     target = sys.stdout.buffer if output is None else output.open("wb")
     try:
-        for row in export(directory, pubend_key, low, last):
+        for row in export(known[pubend], pubend_key, low, last):
             for each in row.publications:
                 if low <= each.tick <= last:
                     target.write(event_line(pubend, each))

@@ -23,6 +23,7 @@ __all__ = [
     "Wait",
     "optional_store_directory",
     "settle",
+    "store_directories",
     "store_directory",
 ]
 
@@ -89,22 +90,26 @@ Wait = Annotated[
 ]
 
 
-def store_directory(path: Path) -> Path:
-    """Return the directory with the data of a broker: ``path`` itself, or ``store`` in it.
+def store_directories(path: Path) -> list[Path]:
+    """Return the directories with data: ``path`` itself, ``store`` in it, or those of an overlay.
 
     ``gapless up`` makes a directory for each broker, with its file and its log beside ``store``.
     """
-    if (path / _DATABASE).exists():
-        return path
-    if (path / _STORE / _DATABASE).exists():
-        return path / _STORE
-    brokers = sorted(each.parent.parent for each in path.glob(f"*/{_STORE}/{_DATABASE}"))
-    if brokers:
-        names = ", ".join(map(str, brokers[:_SHOWN]))
-        more = f" and {len(brokers) - _SHOWN} more" if len(brokers) > _SHOWN else ""
+    for found in (path, path / _STORE):
+        if (found / _DATABASE).exists():
+            return [found]
+    return sorted(each.parent for each in path.glob(f"*/{_STORE}/{_DATABASE}")) or [path]
+
+
+def store_directory(path: Path) -> Path:
+    """Return the directory with the data of one broker."""
+    found = store_directories(path)
+    if len(found) > 1:
+        names = ", ".join(str(each.parent) for each in found[:_SHOWN])
+        more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
         problem = f"{path} has the data of several brokers; choose one: {names}{more}"
         raise UsageError(problem)
-    return path
+    return found[0]
 
 
 def optional_store_directory(path: Path | None) -> Path | None:
@@ -116,9 +121,8 @@ DataDirectory = Annotated[
     Path,
     typer.Argument(
         metavar="DIRECTORY",
-        help="A broker's data directory, or its directory of gapless up; it may be in use.",
+        help="The data directory of a broker or of gapless up; it may be in use.",
         exists=False,
-        callback=store_directory,
     ),
 ]
 

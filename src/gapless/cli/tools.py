@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gapless.cli.options import AsJson, TokenFile, optional_store_directory, settle
+from gapless.cli.options import AsJson, TokenFile, settle
 
 __all__ = ["doctor", "explain", "protocol"]
 
@@ -19,8 +19,7 @@ def doctor(
         Path | None,
         typer.Option(
             "--data",
-            help="Also check a broker's data directory.",
-            callback=optional_store_directory,
+            help="Also check the data directory of a broker or of gapless up.",
         ),
     ] = None,
     port: Annotated[int, typer.Option(min=1, max=65_535, help="The port to check.")] = 7400,

@@ -7,6 +7,7 @@ none, was edited: it is kept as it is, or moved aside if the operator wants it t
 from __future__ import annotations
 
 import hashlib
+import itertools
 from pathlib import Path
 from typing import Final
 
@@ -44,8 +45,10 @@ def is_edited(path: Path) -> bool:
 
 
 def set_aside(path: Path) -> None:
-    """Rename an edited file, so that another is written in its place."""
-    path.replace(path.with_name(path.name + EDITED_SUFFIX))
+    """Rename an edited file, so that another is written in its place; older ones are kept too."""
+    first = path.with_name(path.name + EDITED_SUFFIX)
+    others = (first.with_name(f"{first.name}.{number}") for number in itertools.count(2))
+    path.rename(next(each for each in itertools.chain((first,), others) if not each.exists()))
 
 
 def _digest(text: str) -> str:

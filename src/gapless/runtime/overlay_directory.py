@@ -160,7 +160,7 @@ class OverlayDirectory:
             return f"../{_OVERLAY}"
         addresses = {**self._overlay.addresses, **seen}
         view = msgspec.structs.replace(self._overlay, addresses=addresses)
-        write_generated(broker.directory / _OVERLAY, view.to_toml())
+        self._write(broker.directory / _OVERLAY, view.to_toml())
         return _OVERLAY
 
     def _config(self, broker: BrokerProcess, overlay: str, metrics: Address | None) -> str:
