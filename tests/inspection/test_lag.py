@@ -278,6 +278,16 @@ def test_the_survey_names_the_streams_that_are_farthest_behind(
     assert CLIENT_NOTICES.decode(frame[HEADER_BYTES:]) == found
 
 
+def test_the_survey_names_streams_without_lag_too() -> None:
+    stage = Stage()
+    stage.world.run(s=5)
+    found = stage.survey()
+    assert (found.behind, found.events_max, found.seconds_max) == (0, 0, 0.0)
+    assert [(each.subscription, each.events, each.seconds) for each in found.entries] == [
+        ("x", 0, 0.0)
+    ]
+
+
 def test_concurrent_surveys_are_all_answered() -> None:
     stage = Stage()
     stage.publish(1, rare=1)

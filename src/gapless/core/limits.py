@@ -309,7 +309,8 @@ SHOWN_CURSORS_LISTED_MAX: Final = 16
 """Cursors of each subscription in a list. The reply for one subscription has all."""
 
 SHOWN_LAGS_MAX: Final = 100
-"""Streams of durable subscriptions whose lag is in the metrics: those that are farthest behind."""
+"""Streams of durable subscriptions whose lag is in the metrics. Of more, those that are farthest
+behind."""
 
 LAG_CURSORS_MAX: Final = 512
 """Cursors of which one step determines the lag; the others wait for later steps."""

@@ -247,12 +247,12 @@ class _Survey:
     def _add(self, subscription: HostedSubscription, lags: Lags) -> None:
         started = [each for each in subscription.cursors.values() if _has_lag(each)]
         known = [(each, lags[each]) for each in started if each in lags]
-        behind = [
+        streams = [
             StreamLagState(subscription.name, each.pubend, lag.events, lag.seconds(self._clock))
             for each, lag in known
-            if lag.events
         ]
-        self._worst += behind
+        self._worst += streams
+        behind = [each for each in streams if each.events]
         self._behind += bool(behind)
         self._unknown += len(known) < len(started)
         self._events_max = max(self._events_max, sum(each.events for each in behind))

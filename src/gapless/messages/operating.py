@@ -346,7 +346,7 @@ class GetLag(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class StreamLagState(msgspec.Struct, frozen=True, array_like=True):
-    """A stream on which a durable subscription is behind."""
+    """How far a durable subscription is behind on a stream; zeros if it is caught up."""
 
     subscription: str
     pubend: PubendId

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from gapless.core.ids import BrokerId, CellId
+from gapless.core.printable import printable_json
 from gapless.runtime.http import Page
 
 __all__ = ["Health", "health_page"]
@@ -42,4 +43,5 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
 def health_page(health: Health) -> Page:
     """Return the page; its status shows whether clients should connect here."""
     status = HTTPStatus.OK if health.status == "ok" else HTTPStatus.SERVICE_UNAVAILABLE
-    return Page(msgspec.json.encode(health) + b"\n", "application/json", status)
+    body = printable_json(msgspec.json.encode(health)) + "\n"
+    return Page(body.encode(), "application/json", status)

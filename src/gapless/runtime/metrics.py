@@ -20,6 +20,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from gapless.core.events import ClientRequest
+from gapless.core.printable import printable_line
 from gapless.core.version import PROTOCOL_VERSIONS, VERSION
 from gapless.messages.operating import GetLag, LagReply
 from gapless.runtime.clients import INSIDE
@@ -216,7 +217,7 @@ class Metrics(Collector):
         for name, text in families.items():
             family = GaugeMetricFamily(f"gapless_{name}", text, labels=["pubend"])
             for pubend, value in self._logs(name):
-                family.add_metric([pubend], value)
+                family.add_metric([printable_line(pubend)], value)
             yield family
 
     def _lags(self) -> Iterator[Metric]:
@@ -233,7 +234,7 @@ class Metrics(Collector):
             yield GaugeMetricFamily(f"gapless_{name}", text, value)
         events = GaugeMetricFamily(
             "gapless_subscription_lag_events",
-            "Events of a log above the position of a durable subscription, of the oldest lags.",
+            "Events of a log above the position of a durable subscription.",
             labels=["subscription", "pubend"],
         )
         seconds = GaugeMetricFamily(
@@ -242,7 +243,7 @@ class Metrics(Collector):
             labels=["subscription", "pubend"],
         )
         for each in () if lag is None else lag.entries:
-            names = [each.subscription, str(each.pubend)]
+            names = [printable_line(each.subscription), printable_line(str(each.pubend))]
             events.add_metric(names, each.events)
             seconds.add_metric(names, each.seconds)
         yield events
