@@ -59,7 +59,8 @@ def test_metrics_count_events_and_connections(loop: str) -> None:
             assert found["gapless_pubends"] == 1
             assert found["gapless_subscriptions"] == 1
             assert found["gapless_restarts"] == 3
-            assert found[f"gapless_build_info protocols={PROTOCOL_VERSIONS[-1]}, version={VERSION}"] == 1
+            protocol = PROTOCOL_VERSIONS[-1]
+            assert found[f"gapless_build_info protocols={protocol}, version={VERSION}"] == 1
             assert found["process_resident_memory_bytes"] > 0
             assert found["process_open_fds"] > 0
             assert found["process_cpu_seconds_total"] > 0
