@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gapless.core.events import Stopping
 from gapless.core.ticks import Tick
 from gapless.inspection import lag, subscriptions
 from gapless.messages.clients import StartKind, StartPoint
@@ -150,6 +151,24 @@ def test_the_lag_is_the_same_after_a_broker_restarts(broker: str) -> None:
     stage.publish(1, rare=1)
     stage.world.run(s=1)
     assert stage.cursor().lag_events == 6
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_the_lag_of_a_rare_filter_is_the_same_after_its_broker_restarts(is_stopped: bool) -> None:
+    # the client is told of its progress only every progress_ms, and acknowledges no event
+    stage = Stage()
+    stage.publish(20)
+    stage.world.run(s=1)
+    if is_stopped:
+        stage.world.happen("n", Stopping())
+    else:
+        stage.subscriber.leave()
+    stage.world.run(s=1)
+    stage.world.restart("n")
+    stage.publish(3)
+    stage.world.run(s=10)
+    stage.operator = Requester(stage.world, "n", "operator again")
+    assert stage.cursor().lag_events == 3
 
 
 def test_a_lag_is_unknown_while_the_pubends_broker_cannot_be_reached() -> None:

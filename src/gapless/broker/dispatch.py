@@ -102,7 +102,7 @@ class Dispatch:
             case ClientUp(client):
                 each.registry.client_up(client)
             case Stopping():
-                each.registry.save_acknowledgements()
+                each.registry.save_positions()
             case None:
                 pass
 

@@ -297,6 +297,7 @@ class Cursor:
         self.start_unconfirmed = stored.start_unconfirmed
         self.seek_number = stored.seek_number
         self.from_earliest = stored.from_earliest
+        self.settled.restore(stored.settled)
         if stored.merge_exclusion is not None:
             self.merge_exclusion.restore(stored.merge_exclusion)
         self.limits.restore()

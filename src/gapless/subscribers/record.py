@@ -46,6 +46,7 @@ class StoredCursor(NamedTuple):
     seek_number: int
     from_earliest: bool
     merge_exclusion: MergeExclusionRecord | None
+    settled: Tick
 
 
 # --- to a record -----------------------------------------------------------------------------------
@@ -97,6 +98,11 @@ def record_of(subscription: HostedSubscription) -> SubscriptionRecord:
         ),
         merge_exclusions=tuple(each for each in exclusions if each is not None),
         previous_confirmed_filter=guarantees.previous_record(),
+        settled=tuple(
+            (pubend, tick)
+            for pubend, each, start in started
+            if (tick := each.settled.tick) > start.acked
+        ),
     )
 
 
@@ -124,6 +130,7 @@ def stored_cursors(record: SubscriptionRecord, shb: ShbId) -> list[tuple[PubendI
     """Return the cursors that have started, in the order of the record."""
     acked, seek_numbers = dict(record.acked), dict(record.unconfirmed_seeks)
     exclusions = {each.pubend: each for each in record.merge_exclusions}
+    settled = dict(record.settled)
     found = []
     for pubend, after in record.started_after:
         position = acked.get(pubend, after)
@@ -135,6 +142,7 @@ def stored_cursors(record: SubscriptionRecord, shb: ShbId) -> list[tuple[PubendI
             seek_number=seek_numbers.get(pubend, 0),
             from_earliest=pubend in record.from_earliest,
             merge_exclusion=exclusions.get(pubend),
+            settled=settled.get(pubend, 0),
         )
         found.append((pubend, cursor))
     return found

@@ -206,6 +206,13 @@ class Registry:
         for subscription in self.subscriptions.values():
             subscription.save_changes()
 
+    def save_positions(self) -> None:
+        """Store the position of every durable subscription with a client: the broker stops."""
+        for subscription in self.subscriptions.values():
+            if subscription.client is not None:
+                subscription.note_change()
+        self.save_acknowledgements()
+
     # --- pubends and steps ---------------------------------------------------------------------
 
     def announced(

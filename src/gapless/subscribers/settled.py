@@ -3,8 +3,8 @@
 A client acknowledges events. Between two events of a rare filter the acknowledged tick stands still
 although nothing is missing. The SHB knows more: when every event that was sent is acknowledged, the
 client needs nothing up to the tick up to which it was sent everything. Operators see how far a
-subscription is behind from this tick on. No log is released because of it, and it is not stored:
-after a restart it is the acknowledged tick until the client returns.
+subscription is behind from this tick on. No log is released because of it. It is written with the
+record when the client leaves or the broker stops.
 """
 
 from __future__ import annotations
@@ -53,6 +53,10 @@ class SettledTick:
         cursor = self._cursor
         if isinstance(cursor.start, Started) and not self._awaits_acks:
             self._at_least = max(self._at_least, cursor.sent_up_to)
+
+    def restore(self, tick: Tick) -> None:
+        """Restore the tick from the record."""
+        self._at_least = tick
 
     def moved(self, tick: Tick) -> None:
         """The cursor continues after a tick, which may be an earlier one."""

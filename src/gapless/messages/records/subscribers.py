@@ -102,6 +102,9 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, array_like=True, tag=True)
     previous_confirmed_filter: tuple[str, VirtualTime, tuple[HostTime, ...]] | None = None
     """The filter that its client knew when an earlier incarnation joined pubends that were not
     announced since; None if it is ``confirmed_filter``."""
+    settled: PositionTuple = ()
+    """Pubends on which its client needs nothing up to a tick above the acknowledged one. Operators
+    see its lag from there; no log is released because of it."""
 
     @property
     def key(self) -> tuple[str, ...]:
