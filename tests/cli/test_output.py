@@ -47,7 +47,7 @@ def test_control_characters_of_names_are_escaped_in_all_output(
     console().print(styled(EVIL, "red"))
     console().print(joined(styled("a name: ", "bold"), EVIL))
     try:
-        {}[Shown()]
+        dict[Shown, int]()[Shown()]
     except KeyError:
         print_traceback()
     captured = capsys.readouterr()
