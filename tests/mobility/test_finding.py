@@ -151,12 +151,6 @@ def test_a_retired_broker_is_never_asked_however_old_its_retirement() -> None:
     assert is_new(opens(program(world, "p")))
 
 
-def test_a_corrupt_subscription_is_found_and_not_created_again() -> None:
-    world = line()
-    world["b"].components.finder._corrupt = frozenset({"desk"})
-    assert redirected_to(opens(program(world, "p"))) == "b"
-
-
 def test_the_redirection_has_the_address_that_the_hosting_broker_is_configured_with() -> None:
     world = line()
     world["b"].components.finder._addresses = {"b": Address("b.example", 7400)}

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
+from gapless.cli.main import main
 from gapless.core.ids import PubendId
-from gapless.messages.clients import OpenPubend, OpenPublisher, Publish, ReadLog, Refused, Subscribe
+from gapless.messages.clients import (
+    OpenPubend,
+    OpenPublisher,
+    Publish,
+    ReadLog,
+    Refused,
+    Subscribe,
+    Unsubscribed,
+)
+from gapless.messages.operating import RemoveDurable
+from gapless.storage.codec import encode_key, record_checksum
 from tests.runtime.nodes import run, world
 from tests.runtime.raw_client import RawClient
 
@@ -76,3 +88,43 @@ def test_a_corrupt_subscription_is_refused_and_not_overwritten(tmp_path: Path) -
     corrupt(tmp_path / "b1", "subscription", "left")
     for _ in range(2):
         run(second_incarnation())
+
+
+def test_a_record_under_the_name_of_another_subscription_refuses_both(tmp_path: Path) -> None:
+    # somebody has edited the database: neither name may be created anew, or restored twice
+    async def first_incarnation() -> None:
+        async with world(data=tmp_path) as brokers, RawClient(brokers["b1"].url) as client:
+            await client.subscribe("left", durable=True)
+
+    async def second_incarnation() -> None:
+        async with world(data=tmp_path) as brokers:
+            assert sorted(brokers["b1"].refused) == ["subscription left", "subscription right"]
+
+    run(first_incarnation())
+    with closing(sqlite3.connect(tmp_path / "b1" / "broker.db")) as database:
+        left, right = (encode_key(("subscription", name)) for name in ("left", "right"))
+        found = database.execute("SELECT body FROM records WHERE key = ?", (left,)).fetchone()
+        database.execute(
+            "UPDATE records SET key = ?, checksum = ? WHERE key = ?",
+            (right, record_checksum(right, found[0]), left),
+        )
+        database.commit()
+    run(second_incarnation())
+
+
+def test_an_operator_ends_a_corrupt_subscription_and_its_name_is_free(tmp_path: Path) -> None:
+    async def incarnation(*, removes: bool = False, refused: Sequence[str]) -> None:
+        async with world(data=tmp_path) as brokers, RawClient(brokers["b1"].url) as client:
+            assert list(brokers["b1"].refused) == [f"subscription {name}" for name in refused]
+            if removes:
+                await client.request(Unsubscribed, RemoveDurable(11, "left"))
+            if removes or not refused:
+                assert (await client.subscribe("left", durable=True)).is_new
+
+    run(incarnation(refused=()))
+    corrupt(tmp_path / "b1", "subscription", "left")
+    run(incarnation(removes=True, refused=["left"]))
+    corrupt(tmp_path / "b1", "subscription", "left")
+    run(incarnation(refused=["left"]))
+    assert main(["durable", "rm", "left", "--directory", str(tmp_path / "b1")]) == 0
+    run(incarnation(refused=()))

@@ -7,7 +7,7 @@ order in :func:`start` affects the behaviour of a broker.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from gapless.broker.notifications import Notifications
@@ -54,6 +54,7 @@ from gapless.retirement.retire_calls import RetireCalls
 from gapless.routing.reports import ReportAggregator
 from gapless.routing.router import Router
 from gapless.subscribers import (
+    CorruptSubscriptions,
     Filters,
     Maintenance,
     OperatorCalls,
@@ -117,7 +118,7 @@ def assemble(
     tree: Tree,
     stored: StoredState,
     corrupt_pubends: Mapping[PubendId, str],
-    corrupt_subscriptions: Collection[str],
+    corrupt_subscriptions: Mapping[str, str],
     addresses: ClientAddresses,
 ) -> Components:
     """Create all components from the stored state."""
@@ -158,10 +159,9 @@ def assemble(
     hosting = HostingBrokers(context, sessions, registry)
     moves = ForcedMoves(context, filters, registry)
     walks = Walks(context, tree, sessions, retirements)
-    finder = SubscriptionFinder(
-        context, tree, walks, registry, hosting, corrupt_subscriptions, addresses
-    )
-    collector = SubscriptionCollector(context, tree, walks, registry, finder)
+    corrupt = CorruptSubscriptions(context, corrupt_subscriptions)
+    finder = SubscriptionFinder(context, tree, walks, registry, hosting, corrupt, addresses)
+    collector = SubscriptionCollector(context, tree, walks, registry, corrupt, finder)
     restored = (each.subscription for each in stored.subscriptions)
     lookups = Lookups(context, finder, registry, restored)
     retirement = Retirement(
@@ -227,13 +227,15 @@ def assemble(
                 context, sessions, hosted, status, names, name_queries, pubends, refusals
             ),
             RetireCalls(context, tree, sessions, retirements, (exchange.table_store, pubends)),
-            SubscriberCalls(context, filters, registry, hosting, moves, lookups),
+            SubscriberCalls(context, filters, registry, corrupt, hosting, moves, lookups),
             lookups,
             collector,
             reads,
             inspection,
-            SubscriptionInspection(context, registry, LagMeter(context, requests), lookups),
-            OperatorCalls(context, registry, hosting, lookups),
+            SubscriptionInspection(
+                context, registry, corrupt, LagMeter(context, requests), lookups
+            ),
+            OperatorCalls(context, registry, corrupt, hosting, lookups),
             WriterCalls(context, hosted, staging, refusals),
         ),
     )

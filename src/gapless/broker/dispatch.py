@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gapless.core.context import Context
@@ -23,7 +23,7 @@ from gapless.core.events import (
     Written,
 )
 from gapless.core.ids import BrokerId
-from gapless.messages.clients import Refused, Subscribe
+from gapless.messages.clients import Refused
 from gapless.messages.mobility import (
     CollectSubscriptions,
     FindSubscription,
@@ -59,12 +59,10 @@ class Dispatch:
         self,
         context: Context,
         components: Components,
-        corrupt_subscriptions: Mapping[str, str],
         observers: Sequence[MessageObserver],
     ) -> None:
         self._context = context
         self._components = components
-        self._corrupt_subscriptions = dict(corrupt_subscriptions)
         self._observers = observers
         self._messages = self._message_handlers()
         self._requests: dict[type, Callable[[str, Any], None]] = {}
@@ -114,19 +112,8 @@ class Dispatch:
         if handler is None:
             reason = f"{type(request).__name__} is no request"
             self._context.notify(client, Refused(getattr(request, "request", 0), reason))
-        elif self._is_corrupt(request):
-            name = request.subscription
-            corruption = self._corrupt_subscriptions[name]
-            reason = f"the subscription {name} could not be restored: {corruption}"
-            self._context.notify(client, Refused(request.request, reason))
         else:
             handler(client, request)
-
-    def _is_corrupt(self, request: Any) -> bool:
-        """Return whether a request would overwrite a durable subscription that is corrupt (P8)."""
-        return (
-            isinstance(request, Subscribe) and request.subscription in self._corrupt_subscriptions
-        )
 
     # --- peers ---------------------------------------------------------------------------------
 

@@ -137,7 +137,7 @@ class Broker:
             self._corrupt_subscriptions,
             self._addresses,
         )
-        dispatch = Dispatch(self.context, components, self._corrupt_subscriptions, self.observers)
+        dispatch = Dispatch(self.context, components, self.observers)
         notifications.bind(components, dispatch)
         start(components, starting.stored, self._configured)
         self._state = Running(self.context, components, dispatch)

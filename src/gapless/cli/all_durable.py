@@ -57,7 +57,8 @@ def duplicates(entries: Sequence[DurableEntry]) -> dict[str, list[str]]:
     found: dict[str, dict[str, list[str]]] = {}
     for each in entries:
         keys = found.setdefault(each.name, {})
-        keys.setdefault(each.host.incarnation_key, []).append(each.host.broker)
+        key = each.host.incarnation_key or each.host.broker
+        keys.setdefault(key, []).append(each.host.broker)
     return {
         name: [broker for brokers in keys.values() for broker in brokers]
         for name, keys in found.items()
@@ -66,11 +67,17 @@ def duplicates(entries: Sequence[DurableEntry]) -> dict[str, list[str]]:
 
 
 def warnings(found: AllDurable) -> list[str]:
-    """Return a line for each name of several subscriptions, and one for silent brokers."""
+    """Return lines for names of several subscriptions, corrupt records and silent brokers."""
     lines = [
         f"{name} is the name of {len(brokers)} subscriptions, at {', '.join(brokers)}: "
         "remove all but one with gapless durable rm NAME --at BROKER"
         for name, brokers in duplicates(found.entries).items()
+    ]
+    lines += [
+        f"the record of {printable(each.name)} at {each.host.broker} is corrupt: repair the disk of "
+        "that broker, or end the subscription with gapless durable rm NAME --at BROKER"
+        for each in found.entries
+        if each.host.corrupt
     ]
     if found.silent:
         lines.append(f"no answer from {', '.join(found.silent)}: their subscriptions are missing")
@@ -84,6 +91,8 @@ def print_table(entries: Sequence[DurableEntry]) -> None:
 
 
 def _client(entry: DurableEntry) -> str:
+    if entry.host.corrupt:
+        return "the record is corrupt"
     if entry.client is not None:
         return entry.client
     return "" if entry.disconnected_since is None else f"left {timestamp(entry.disconnected_since)}"

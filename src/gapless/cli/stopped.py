@@ -133,11 +133,9 @@ def remove_durable(directory: Path, name: str, *, as_json: bool) -> None:
     from gapless.subscribers.removal import removal
 
     with open_stopped(directory) as store:
-        why = store.loaded.subscriptions.get(name)
-        if why is not None:
-            raise CorruptionError(f"the record of {name!r} is corrupt: {why}")
-        store.write(removal(store.state, name))
-        left = len(store.state.subscriptions) - 1
+        corrupt = store.loaded.subscriptions
+        store.write(removal(store.state, name, corrupt))
+        left = len({*(each.subscription for each in store.state.subscriptions), *corrupt}) - 1
     if as_json:
         print_json({"removed": name})
     else:

@@ -34,7 +34,7 @@ from gapless.messages.operating import (
     SubscriptionReply,
     SubscriptionState,
 )
-from gapless.subscribers import Registry
+from gapless.subscribers import CorruptSubscriptions, Registry
 from gapless.subscribers.cursor import Cursor
 from gapless.subscribers.cursor_state import Started
 from gapless.subscribers.subscription import HostedSubscription
@@ -66,10 +66,16 @@ class SubscriptionInspection:
     """Answers the read-only requests of operators about subscriptions."""
 
     def __init__(
-        self, context: Context, registry: Registry, meter: LagMeter, search: HostingSearch
+        self,
+        context: Context,
+        registry: Registry,
+        corrupt: CorruptSubscriptions,
+        meter: LagMeter,
+        search: HostingSearch,
     ) -> None:
         self._context = context
         self._registry = registry
+        self._corrupt = corrupt
         self._meter = meter
         self._search = search
         self._surveyors: list[tuple[str, int]] = []
@@ -128,7 +134,8 @@ class SubscriptionInspection:
     def _show(self, client: str, call: GetSubscription) -> None:
         found = self._registry.subscriptions.get(call.subscription)
         if found is None:
-            reason = f"there is no subscription {call.subscription!r} at this broker"
+            missing = f"there is no subscription {call.subscription!r} at this broker"
+            reason = self._corrupt.refusal(call.subscription) or missing
             self._context.notify(client, Refused(call.request, reason))
             return
 

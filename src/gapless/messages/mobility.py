@@ -74,6 +74,8 @@ class SubscriptionHost(msgspec.Struct, frozen=True, array_like=True):
     epoch: Count
     addresses: tuple[str, ...] = ()
     """At which clients reach the broker, by its own configuration."""
+    corrupt: bool = False
+    """Whether the record is corrupt: the subscription is neither served nor created anew."""
 
 
 class FindSubscription(msgspec.Struct, frozen=True, array_like=True, tag=True):

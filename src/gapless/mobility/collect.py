@@ -29,6 +29,7 @@ from gapless.mobility.find import SubscriptionFinder
 from gapless.mobility.protocols import SubscriptionsByName
 from gapless.mobility.walk import Walks
 from gapless.overlay.tree import Tree
+from gapless.subscribers.corrupt import CorruptSubscriptions
 from gapless.subscribers.subscription import HostedSubscription
 
 __all__ = ["SubscriptionCollector", "first_page"]
@@ -101,6 +102,7 @@ class SubscriptionCollector:
         tree: Tree,
         walks: Walks,
         registry: SubscriptionsByName,
+        corrupt: CorruptSubscriptions,
         finder: SubscriptionFinder,
     ) -> None:
         self._context = context
@@ -108,6 +110,7 @@ class SubscriptionCollector:
         self._tree = tree
         self._walks = walks
         self._registry = registry
+        self._corrupt = corrupt
         self._finder = finder
         self._pages: dict[WalkKey, _Page] = {}
         self.handlers: Mapping[type, Callable[[str, Any], None]] = {ListAllDurable: self._list}
@@ -166,12 +169,19 @@ class SubscriptionCollector:
         self._walks.answered(peer, answer)
 
     def _own(self, after: tuple[str, BrokerId]) -> list[DurableEntry]:
-        name, broker = after
-        found = [
-            each for each in self._registry.durable() if (each.name, self._me) > (name, broker)
+        hosted = {each.name: each for each in self._registry.durable()}
+        names = sorted(name for name in {*hosted, *self._corrupt.names} if (name, self._me) > after)
+        listed = names[: SHOWN_ENTRIES_MAX + 1]
+        return [
+            self._entry(hosted[name]) if name in hosted else self._corrupt_entry(name)
+            for name in listed
         ]
-        found.sort(key=attrgetter("name"))
-        return [self._entry(each) for each in found[: SHOWN_ENTRIES_MAX + 1]]
+
+    def _corrupt_entry(self, name: str) -> DurableEntry:
+        addresses = self._finder.addresses_of(self._me)
+        return DurableEntry(
+            name, SubscriptionHost(self._me, "", 0, addresses, corrupt=True), "", None, None
+        )
 
     def _entry(self, subscription: HostedSubscription) -> DurableEntry:
         addresses = self._finder.addresses_of(self._me)

@@ -1,7 +1,8 @@
 """Finding: which broker of the overlay hosts a durable subscription of a name (MV-15).
 
 A broker answers FOUND for a subscription that it hosts, also if the record is corrupt: it may be
-repaired, and a second subscription of the name may not exist. A broker that has handed the
+repaired, and a second subscription of the name may not exist. If the subscription has moved since,
+its present host is found and not the corrupt record. A broker that has handed the
 subscription over does not host it. One that was down or cut off may not know that yet. Therefore the
 answer of the greatest epoch wins, and an answer that a known claim contradicts does not count
 (:mod:`.hosting`). Of several subscriptions of one name the one at the least broker is found.
@@ -11,7 +12,7 @@ answer of the greatest epoch wins, and an answer that a known claim contradicts 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
@@ -31,6 +32,7 @@ from gapless.mobility.find_state import FINAL, FindInput, FindState, next_state
 from gapless.mobility.protocols import KnownClaims, SubscriptionsByName
 from gapless.mobility.walk import Walks
 from gapless.overlay.tree import Tree
+from gapless.subscribers.corrupt import CorruptSubscriptions
 
 __all__ = ["ClientAddresses", "FindDone", "FindResult", "SubscriptionFinder", "preferred"]
 
@@ -67,12 +69,16 @@ _STATUS: Final = {
 def preferred(one: SubscriptionHost | None, other: SubscriptionHost) -> SubscriptionHost:
     """Return the host that counts: of one subscription the newer, of several the least broker.
 
+    A subscription whose record is corrupt counts only if there is no other.
+
     >>> old, new = SubscriptionHost("b3", "k", 0), SubscriptionHost("b1", "k", 1)
     >>> preferred(old, new).broker, preferred(new, SubscriptionHost("b0", "other", 7)).broker
     ('b1', 'b0')
     """
     if one is None:
         return other
+    if one.corrupt != other.corrupt:
+        return other if one.corrupt else one
     if one.incarnation_key == other.incarnation_key:
         return max(one, other, key=lambda each: (each.epoch, each.broker))
     return min(one, other, key=lambda each: each.broker)
@@ -151,7 +157,7 @@ class SubscriptionFinder:
         walks: Walks,
         registry: SubscriptionsByName,
         claims: KnownClaims,
-        corrupt: Collection[str],
+        corrupt: CorruptSubscriptions,
         addresses: ClientAddresses,
     ) -> None:
         self._context = context
@@ -160,7 +166,7 @@ class SubscriptionFinder:
         self._walks = walks
         self._registry = registry
         self._claims = claims
-        self._corrupt = frozenset(corrupt)
+        self._corrupt = corrupt
         self._addresses = addresses
         self._searches: dict[WalkKey, _Search] = {}
         self._own: dict[str, WalkKey] = {}
@@ -183,12 +189,11 @@ class SubscriptionFinder:
 
     def host_here(self, name: str) -> SubscriptionHost | None:
         """Return this broker as the host of a durable subscription, or None."""
-        found = self._registry.durable_named(name)
+        found, addresses = self._registry.durable_named(name), self.addresses_of(self._me)
         if found is not None:
-            addresses = self.addresses_of(self._me)
             return SubscriptionHost(self._me, found.incarnation_key, found.epoch, addresses)
-        if name in self._corrupt:
-            return SubscriptionHost(self._me, "", 0, self.addresses_of(self._me))
+        if name in self._corrupt.names:
+            return SubscriptionHost(self._me, "", 0, addresses, corrupt=True)
         return None
 
     # --- searches of this broker ---------------------------------------------------------------

@@ -110,7 +110,8 @@ class Lookups:
         *,
         anyway: bool,
     ) -> None:
-        if self._finder.host_here(name) is not None and name not in self._unconfirmed:
+        found = self._finder.host_here(name)
+        if found is not None and not found.corrupt and name not in self._unconfirmed:
             here()
             return
         waiting = self._waiting[client]
@@ -143,6 +144,8 @@ class Lookups:
         host, here = result.host, self._finder.host_here(name)
         if host is None or here is None:
             return host
+        if here.corrupt:
+            return None if host.corrupt else host
         if here.incarnation_key != host.incarnation_key:
             return None  # a second subscription from before: this broker continues its own
         is_newer = (host.epoch, host.broker) > (here.epoch, here.broker)
@@ -151,13 +154,13 @@ class Lookups:
     def _may_execute(self, name: str, result: FindResult, *, anyway: bool) -> bool:
         if result.status is FindStatus.CONTESTED:
             return False  # the search has ended before a newer hosting broker could answer
-        if self._finder.host_here(name) is not None:
-            self._unconfirmed.discard(name)
+        self._unconfirmed.discard(name)
+        here = self._finder.host_here(name)
+        if here is not None and not here.corrupt:
             return True
-        self._unconfirmed.discard(name)  # it has ended since
         if result.status is FindStatus.UNKNOWN:
             return anyway
-        return result.status is FindStatus.NONE
+        return result.status is FindStatus.NONE or here is not None  # refused, if it is corrupt
 
 
 def _unknown(request: int, name: str, result: FindResult) -> Refused:

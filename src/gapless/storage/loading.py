@@ -194,12 +194,15 @@ def _take_mark(
 def _examined(key_text: str, body: object, checksum: object) -> ValidRecord | CorruptRecord:
     key, record = decode_key(key_text), decode_record(body)
     fits = isinstance(body, bytes) and record_checksum(key_text, body) == checksum
-    if fits and key and record:
+    is_of_key = record is not None and record.key == key
+    if fits and key and record and is_of_key:
         return ValidRecord(key, record)
     owners = {_owner_of(record.key)} if record else set()
     if key and (not record or _owner_of(key).kind != "broker"):
         owners.add(_owner_of(key))  # an unknown kind is not the broker's if the body is valid
-    why = "it cannot be decoded" if fits else "its content does not fit its checksum"
+    why = "its content does not fit its checksum"
+    if fits:
+        why = "its content is that of another key" if key and record else "it cannot be decoded"
     return CorruptRecord(f"the record {key_text} is corrupt: {why}", frozenset(owners))
 
 

@@ -47,6 +47,7 @@ delivery start points (VT 4.1.8).
 """
 
 from gapless.subscribers.client_calls import SubscriberCalls
+from gapless.subscribers.corrupt import CorruptSubscriptions
 from gapless.subscribers.filters import Filters
 from gapless.subscribers.maintenance import Maintenance
 from gapless.subscribers.operator_calls import OperatorCalls
@@ -55,6 +56,7 @@ from gapless.subscribers.registry import Registry
 from gapless.subscribers.subends import Subends
 
 __all__ = [
+    "CorruptSubscriptions",
     "Filters",
     "Hosting",
     "Interest",

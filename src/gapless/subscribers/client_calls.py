@@ -32,6 +32,7 @@ from gapless.messages.clients import (
     Unsubscribe,
     Unsubscribed,
 )
+from gapless.subscribers.corrupt import CorruptSubscriptions
 from gapless.subscribers.cursor_state import Started
 from gapless.subscribers.filters import Filters
 from gapless.subscribers.merge import merged_by_client
@@ -52,6 +53,7 @@ class SubscriberCalls:
         context: Context,
         filters: Filters,
         registry: Registry,
+        corrupt: CorruptSubscriptions,
         hosting: Hosting,
         moves: ResumeRules,
         search: HostingSearch,
@@ -59,6 +61,7 @@ class SubscriberCalls:
         self._context = context
         self._filters = filters
         self._registry = registry
+        self._corrupt = corrupt
         self._hosting = hosting
         self._moves = moves
         self._search = search
@@ -125,6 +128,10 @@ class SubscriberCalls:
             self._refuse(client, call.request, reason)
 
     def _subscribe_here(self, client: str, call: Subscribe, new_filter: Filter) -> None:
+        corruption = self._corrupt.refusal(call.subscription)
+        if corruption is not None:
+            self._refuse(client, call.request, corruption)
+            return
         reason = self._unknown_reason(call)
         if reason is not None:
             self._refuse(client, call.request, reason, RefusalCause.UNAVAILABLE)
@@ -308,6 +315,10 @@ class SubscriberCalls:
 
     def _end(self, client: str, call: Unsubscribe) -> None:
         found, reference = self._registry.subscriptions.get(call.subscription), call.hosting
+        corruption = self._corrupt.refusal(call.subscription)
+        if call.durable and corruption is not None:
+            self._refuse(client, call.request, corruption)
+            return
         if (
             found is not None
             and reference is not None

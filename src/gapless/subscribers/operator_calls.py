@@ -55,6 +55,7 @@ from gapless.messages.operating import (
     SeekDurable,
     SetDurableFilter,
 )
+from gapless.subscribers.corrupt import CorruptSubscriptions
 from gapless.subscribers.cursor import Cursor
 from gapless.subscribers.protocols import Hosting, HostingSearch
 from gapless.subscribers.registry import Registry
@@ -82,10 +83,16 @@ class OperatorCalls:
     """The calls of operators on the durable subscriptions of this SHB."""
 
     def __init__(
-        self, context: Context, registry: Registry, hosting: Hosting, search: HostingSearch
+        self,
+        context: Context,
+        registry: Registry,
+        corrupt: CorruptSubscriptions,
+        hosting: Hosting,
+        search: HostingSearch,
     ) -> None:
         self._context = context
         self._registry = registry
+        self._corrupt = corrupt
         self._hosting = hosting
         self._search = search
         self.handlers: Mapping[type, Callable[[str, Any], None]] = {
@@ -113,7 +120,8 @@ class OperatorCalls:
         """Return a durable subscription that is on disk, or refuse the request and return None."""
         found = self._registry.subscriptions.get(name)
         if found is None:
-            self._refuse(operator, request, f"there is no subscription {name!r} at this broker")
+            missing = f"there is no subscription {name!r} at this broker"
+            self._refuse(operator, request, self._corrupt.refusal(name) or missing)
         elif not found.durable:
             reason = f"the subscription {name!r} is not durable: it belongs to its connection"
             self._refuse(operator, request, reason)
@@ -151,6 +159,12 @@ class OperatorCalls:
     # --- the end -------------------------------------------------------------------------------
 
     def _remove(self, operator: str, call: RemoveDurable) -> None:
+        def removed() -> None:
+            self._context.notify(operator, Unsubscribed(call.request))
+
+        if call.subscription in self._corrupt.names:
+            self._corrupt.remove(call.subscription, removed)
+            return
         found = self._durable(operator, call.request, call.subscription)
         if found is None or not self._may_end_connection(operator, call, found):
             return
@@ -158,7 +172,7 @@ class OperatorCalls:
         self._registry.end(found)
         if found.epoch:
             self._hosting.forget_moved(found)
-        self._context.write((), lambda: self._context.notify(operator, Unsubscribed(call.request)))
+        self._context.write((), removed)
 
     # --- seeking -------------------------------------------------------------------------------
 

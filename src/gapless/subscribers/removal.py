@@ -9,6 +9,8 @@ refreshes (R49).
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from gapless.core.errors import UsageError
 from gapless.messages.records import DeleteRecord, StorageChange, SubscriptionRecord
 from gapless.messages.stored import StoredState
@@ -16,9 +18,14 @@ from gapless.messages.stored import StoredState
 __all__ = ["removal"]
 
 
-def removal(state: StoredState, name: str) -> tuple[StorageChange, ...]:
-    """Return the changes that end a durable subscription; UsageError if there is none."""
-    known = sorted(each.subscription for each in state.subscriptions)
+def removal(
+    state: StoredState, name: str, corrupt: Collection[str] = ()
+) -> tuple[StorageChange, ...]:
+    """Return the changes that end a durable subscription; UsageError if there is none.
+
+    Its record may be one of the ``corrupt`` ones.
+    """
+    known = sorted({*(each.subscription for each in state.subscriptions), *corrupt})
     if name not in known:
         others = ", ".join(known) or "none"
         raise UsageError(f"there is no durable subscription {name!r} here; there are: {others}")
