@@ -74,7 +74,7 @@ def warnings(found: AllDurable) -> list[str]:
         for name, brokers in duplicates(found.entries).items()
     ]
     lines += [
-        f"the record of {printable(each.name)} at {each.host.broker} is corrupt: repair the disk of "
+        f"the record of {each.name} at {each.host.broker} is corrupt: repair the disk of "
         "that broker, or end the subscription with gapless durable rm NAME --at BROKER"
         for each in found.entries
         if each.host.corrupt

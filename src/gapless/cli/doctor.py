@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from gapless import __version__
-from gapless.cli.options import store_directories
+from gapless.cli.options import URL_DEFAULT, store_directories
 from gapless.cli.output import console, counted, facts, print_json, size, styled
 from gapless.content import matching
 from gapless.packed.scan import ColumnScan, fallback
@@ -36,6 +36,10 @@ COMPILERS = ("cc", "gcc", "clang")
 DATABASE = "broker.db"
 ANSWER_SECONDS = 10
 """How long another program may take to print its version."""
+URL_SECONDS = 10.0
+"""How long the broker of a given URL may take to list the durable subscriptions."""
+DEFAULT_URL_SECONDS = 5.0
+"""The same for the broker at the default URL."""
 
 
 class Kernel(msgspec.Struct, frozen=True):
@@ -88,16 +92,18 @@ class Diagnosis(msgspec.Struct, frozen=True):
     data: DataFacts | None = None
     """The data directory, or all of an overlay together."""
     overlay: OverlayFacts | None = None
+    overlay_problem: str | None = None
+    """Why no overlay was looked at."""
 
 
 def diagnose(
     *,
     data: Path | None = None,
     port: int = 7400,
-    url: str | None = None,
-    token_file: Path | None = None,
+    overlay: OverlayFacts | None = None,
+    overlay_problem: str | None = None,
 ) -> Diagnosis:
-    """Check this process, the programs on PATH, a port; optionally a data directory, an overlay."""
+    """Check this process, the programs on PATH, a port, and optionally a data directory."""
     return Diagnosis(
         gapless=__version__,
         python=f"{platform.python_version()} ({platform.python_implementation()})",
@@ -112,7 +118,8 @@ def diagnose(
         port=port,
         port_is_free=is_free(port),
         data=None if data is None else look_at_all(data),
-        overlay=None if url is None else look_at_overlay(url, token_file),
+        overlay=overlay,
+        overlay_problem=overlay_problem,
     )
 
 
@@ -162,12 +169,12 @@ def look_at(data: Path) -> DataFacts:
     return DataFacts(str(data), writable, free, logs, problem)
 
 
-def look_at_overlay(url: str, token_file: Path | None) -> OverlayFacts:
+def look_at_overlay(url: str, deadline_s: float, token_file: Path | None) -> OverlayFacts:
     """Collect the durable subscriptions of the overlay of a broker."""
     from gapless.cli.all_durable import all_durable, duplicates, warnings
     from gapless.cli.broker_calls import call_broker
 
-    found = call_broker(url, all_durable, token_file=token_file)
+    found = call_broker(url, all_durable, deadline_s=deadline_s, token_file=token_file)
     entries = found.entries
     return OverlayFacts(len(entries), duplicates(entries), found.silent, warnings(found))
 
@@ -214,8 +221,23 @@ def run(
     url: str | None = None,
     token_file: Path | None = None,
 ) -> None:
-    """Diagnose and print the result."""
-    diagnosis = diagnose(data=data, port=port, url=url, token_file=token_file)
+    """Diagnose and print the result.
+
+    A broker at the default URL is looked at too, but need not be there.
+    """
+    from gapless.core.errors import GaplessError
+
+    overlay = problem = None
+    try:
+        if url is None:
+            overlay = look_at_overlay(URL_DEFAULT, DEFAULT_URL_SECONDS, token_file)
+        else:
+            overlay = look_at_overlay(url, URL_SECONDS, token_file)
+    except GaplessError as error:
+        if url is not None:
+            raise
+        problem = str(error)
+    diagnosis = diagnose(data=data, port=port, overlay=overlay, overlay_problem=problem)
     if as_json:
         print_json(diagnosis)
     else:
@@ -242,6 +264,8 @@ def show(diagnosis: Diagnosis) -> None:
     if diagnosis.overlay is not None:
         count = counted(diagnosis.overlay.subscriptions, "durable subscription")
         rows.append(("overlay", "; ".join((f"has {count}", *diagnosis.overlay.warnings))))
+    if diagnosis.overlay_problem is not None:
+        rows.append(("overlay", f"not looked at: {diagnosis.overlay_problem}"))
     missing = styled("not found", "dim")
     console().print(facts((name, missing if fact is None else fact) for name, fact in rows))
 

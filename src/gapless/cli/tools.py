@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gapless.cli.options import AsJson, TokenFile, settle
+from gapless.cli.options import URL_DEFAULT, URL_VARIABLE, AsJson, TokenFile, settle
 
 __all__ = ["doctor", "explain", "protocol"]
 
@@ -25,7 +25,12 @@ def doctor(
     port: Annotated[int, typer.Option(min=1, max=65_535, help="The port to check.")] = 7400,
     url: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="Also check the overlay of this broker."),
+        typer.Option(
+            metavar="URL",
+            envvar=URL_VARIABLE,
+            show_default=URL_DEFAULT,
+            help="The broker whose overlay is checked too, if one is running.",
+        ),
     ] = None,
     token_file: TokenFile = None,
     as_json: AsJson = False,
