@@ -69,7 +69,7 @@ class Program(Client):
         *,
         durable: bool = True,
         start: StartPoint | None = None,
-        order: Order = Order.PUBLISHER,
+        order: Order | None = Order.PUBLISHER,
         prefetch: int = 1_000,
     ) -> None:
         self.numbers = RequestNumbers()

@@ -59,6 +59,24 @@ def test_skipped_events_are_a_gap_at_a_broker_that_does_not_know_the_retirement(
     assert any(each.pubend == Q for each in program.of_kind(Gap))
 
 
+def test_a_program_that_names_no_order_keeps_total_order_at_another_broker() -> None:
+    # MV-13: the reply did not contain the order, so the program presented publisher order
+    world = BrokerHarness("p-a-b", delta=1, retention_s=3600)
+    ann = world.publisher("p")
+    world.run(s=1)
+    opened(world, "a", "one", order=Order.TOTAL).lose()
+    program = opened(world, "a", "two", order=None)
+    publish(ann, "e1")
+    assert program.take() == ["e1"]
+    assert program.inbox.order is Order.TOTAL
+    world.crash("a")
+    program.go("b")
+    publish(ann, "e2")
+    world.run(s=3)
+    assert program.take() == ["e2"]
+    assert program.subscribes[-1].order is Order.TOTAL
+
+
 def test_the_merge_does_not_wait_for_a_presented_position_on_an_abandoned_pubend() -> None:
     world = BrokerHarness("p-a-n", "a-q", "a-m", retention_s=3600)
     ann, bob = world.publisher("p"), world.publisher("q", "Q")

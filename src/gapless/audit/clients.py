@@ -70,9 +70,9 @@ class ClientAudit:
         """Record that the broker confirmed events of a publisher."""
         self.writer.add(Confirmed(pubend, publisher, first, [*answer.ticks]))
 
-    def subscription(self, name: str, *, durable: bool, total: bool) -> SubscriptionAudit:
+    def subscription(self, name: str, *, durable: bool) -> SubscriptionAudit:
         """Return the audit of one subscription object."""
-        return SubscriptionAudit(self, name, durable=durable, total=total)
+        return SubscriptionAudit(self, name, durable=durable)
 
     def new_client_session(self, of: SubscriptionAudit) -> str:
         """Return a name for a client session that starts."""
@@ -92,12 +92,12 @@ class ClientAudit:
 class SubscriptionAudit:
     """Records what one subscription object receives and hands out."""
 
-    def __init__(self, audit: ClientAudit, name: str, *, durable: bool, total: bool) -> None:
+    def __init__(self, audit: ClientAudit, name: str, *, durable: bool) -> None:
         self._audit = audit
         self._add: Callable[[AuditRecord], None] = audit.writer.add
         self._name = name
         self._durable = durable
-        self._total = total
+        self._total = False
         self._client_session = ""
         self._broker = ""
         self._filter = ""
@@ -125,11 +125,18 @@ class SubscriptionAudit:
         )
 
     def opened(
-        self, broker: str, text: str, position: PositionTuple, received: Mapping[PubendId, int]
+        self,
+        broker: str,
+        text: str,
+        position: PositionTuple,
+        received: Mapping[PubendId, int],
+        *,
+        total: bool,
     ) -> None:
         """Record a broker's reply. ``received`` is kept and read when the session is restated."""
         self._client_session = self._client_session or self._audit.new_client_session(self)
         self._broker, self._filter, self._received = broker, text, received
+        self._total = total
         self._add(self.opening(position))
 
     def repositioned(

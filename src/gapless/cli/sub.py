@@ -69,8 +69,11 @@ def sub(
     ] = False,
     start: Annotated[str, typer.Option(metavar="POSITION", help=HELP)] = "latest",
     order: Annotated[
-        _Order, typer.Option(help="Of each publisher, or one order of all events for everyone.")
-    ] = _Order.PUBLISHER,
+        _Order | None,
+        typer.Option(
+            help="Of each publisher (the default), or one order of all events for everyone."
+        ),
+    ] = None,
     count: Annotated[int | None, typer.Option(min=1, help="End after so many events.")] = None,
     url: Url = URL_DEFAULT,
     token_file: TokenFile = None,
@@ -95,7 +98,8 @@ def sub(
     writer = _Writer(sys.stdout.buffer, count)
 
     async def work(session: Session) -> None:
-        options: dict[str, Any] = {"ack": "manual", "on_gap": "raise", "order": order.value}
+        options: dict[str, Any] = {"ack": "manual", "on_gap": "raise"}
+        options["order"] = None if order is None else order.value
         options |= {"take_over": take_over, "create": create, "start": position}
         made = session.subscribe(filter_text, durable=durable, **options)
         async with made as subscription:

@@ -136,6 +136,11 @@ class Inbox:
         return self.filter.text
 
     @property
+    def order(self) -> Order:
+        """The order in which the events come."""
+        return self._resume.order
+
+    @property
     def hosting(self) -> HostingReference | None:
         """The reference that a durable subscription presents at another broker (MV-13)."""
         return self._hosting.reference
@@ -149,8 +154,7 @@ class Inbox:
 
     def write_to(self, audit: ClientAudit) -> None:
         """Record everything that comes in an audit log."""
-        total = self._settings.order is Order.TOTAL
-        self._audit = audit.subscription(self.name, durable=self._settings.durable, total=total)
+        self._audit = audit.subscription(self.name, durable=self._settings.durable)
         self.prefetch.report_to(self._audit.received)
 
     def open_over(self, link: ReconnectingLink) -> None:
@@ -274,7 +278,7 @@ class Inbox:
             self.filter.text,
             settings.durable,
             self._resume.start_point(),
-            settings.order,
+            self._resume.order,
             credit,
             settings.expiry_s,
             self._seek_count,
@@ -312,6 +316,14 @@ class Inbox:
             # the events would look like repetitions, or like a gap
             self.end(FencedError(_moved(self.name)))
             return
+        requested = self._settings.order
+        if (
+            not self.is_started
+            and answer.order is not None
+            and requested not in {None, answer.order}
+        ):
+            self.end(UsageError(_other_order(self.name, answer.order)))
+            return
         self.is_new |= answer.is_new and not self.is_started
         self._seek_count = answer.seek_count
         self._hosting.confirmed(answer.hosting)
@@ -322,7 +334,8 @@ class Inbox:
         if self._audit is not None and self.link is not None and self.link.handshake is not None:
             broker = self.link.handshake.broker
             text = answer.filter or text
-            self._audit.opened(broker, text, answer.position, self.prefetch.received)
+            total = self.order is Order.TOTAL
+            self._audit.opened(broker, text, answer.position, self.prefetch.received, total=total)
         self.is_started = True
         if self._resume.is_sought_back:
             self._take(_Input.SUBSCRIBED_BEHIND)
@@ -450,6 +463,13 @@ class Inbox:
         tick = self.prefetch.level_of(notice.pubend)
         if self.prefetch.received.get(notice.pubend, tick) < tick:
             self._progressed(((notice.pubend, tick),))
+
+
+def _other_order(name: str, order: Order) -> str:
+    return (
+        f"the durable subscription {name!r} has the order {order.name.lower()!r}, and keeps it: "
+        "leave the order out, or unsubscribe and create it again"
+    )
 
 
 def _moved(name: str) -> str:

@@ -35,6 +35,8 @@ class ResumeState:
     def __init__(self, settings: SubscriptionOptions, prefetch: Prefetch) -> None:
         self.pending: dict[PubendId, str] = {}
         """Pubends from which no events can come now, and why."""
+        self.order = Order.PUBLISHER if settings.order is None else settings.order
+        """The order of the subscription, which a durable one may have had before."""
         self._settings = settings
         self._prefetch = prefetch
         self._default_start = settings.start
@@ -69,7 +71,7 @@ class ResumeState:
 
     @property
     def _is_merged(self) -> bool:
-        return self._settings.order is Order.TOTAL
+        return self.order is Order.TOTAL
 
     # --- what is requested of a broker ---------------------------------------------------------
 
@@ -186,6 +188,8 @@ class ResumeState:
     def subscribed(self, answer: Subscribed, text: str, *, is_first: bool) -> None:
         """Take the reply to Subscribe; ``text`` is the filter that was requested."""
         self._start_guarantees = answer.start_guarantees
+        if answer.order is not None:
+            self.order = answer.order
         if answer.filter:
             if answer.filter != text:
                 self.keep_starts(set())

@@ -304,7 +304,7 @@ class Session:
         *,
         durable: str | None = None,
         start: Start = "latest",
-        order: Literal["publisher", "total"] = "publisher",
+        order: Literal["publisher", "total"] | None = None,
         prefetch: int = 5_000,
         ack: Acknowledge = "auto",
         on_gap: OnGap = "raise",
@@ -324,7 +324,8 @@ class Session:
         subscription waits for that broker; with ``create`` it is created all the same. If another
         client has it, that client loses it, or with ``take_over=False`` the call is refused.
         Without ``durable`` and without a filter, all events match. With ``order="total"`` all
-        subscribers see the events of all pubends in one order. At most ``prefetch`` events wait to
+        subscribers see the events of all pubends in one order; otherwise each pubend has its own
+        order. A durable subscription keeps the order with which it was created. At most ``prefetch`` events wait to
         be handed out. Where a log has released events that the subscription must receive,
         :class:`GapError` is raised, or with ``on_gap="report"`` added to ``gaps``.
         """
@@ -333,7 +334,7 @@ class Session:
         settings = SubscriptionOptions(
             durable=durable is not None,
             start=start_point_of(start),
-            order=check_choice("order", order, ORDERS),
+            order=None if order is None else check_choice("order", order, ORDERS),
             prefetch=prefetch,
             ack=ack,
             on_gap=on_gap,

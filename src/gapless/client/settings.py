@@ -40,7 +40,7 @@ class SubscriptionOptions:
         *,
         durable: bool,
         start: StartPoint,
-        order: Order,
+        order: Order | None,
         prefetch: int,
         ack: Acknowledge,
         on_gap: OnGap,
@@ -52,6 +52,7 @@ class SubscriptionOptions:
         self.durable = durable
         self.start = start
         self.order = order
+        """None: a durable subscription continues with the order that it has."""
         self.prefetch = check_whole("prefetch", prefetch, 1)
         self.ack = check_choice("ack", ack, _ACKNOWLEDGE)
         self.on_gap = check_choice("on_gap", on_gap, _ON_GAP)

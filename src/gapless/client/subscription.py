@@ -13,7 +13,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
 from gapless.client.arguments import check_filter, check_whole
 from gapless.client.event import Event
@@ -40,6 +40,7 @@ from gapless.core.ids import PubendId
 from gapless.core.limits import GAPS_KEPT
 from gapless.messages.clients import (
     FilterSet,
+    Order,
     Seek,
     SetFilter,
     StartKind,
@@ -192,6 +193,11 @@ class Subscription:
     def is_new(self) -> bool:
         """Of a durable one: whether opening has created it; else it continues where it was."""
         return self._inbox.is_new
+
+    @property
+    def order(self) -> Literal["publisher", "total"]:
+        """The order of the events: of each pubend, or one of all pubends."""
+        return "total" if self._inbox.order is Order.TOTAL else "publisher"
 
     @property
     def pending(self) -> dict[str, str]:

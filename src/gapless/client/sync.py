@@ -160,7 +160,7 @@ class SyncSession:
         *,
         durable: str | None = None,
         start: Start = "latest",
-        order: Literal["publisher", "total"] = "publisher",
+        order: Literal["publisher", "total"] | None = None,
         prefetch: int = 5_000,
         ack: Acknowledge = "auto",
         on_gap: OnGap = "raise",

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 from gapless.client.event import Event
 from gapless.client.loop_thread import EventLoopThread
@@ -164,6 +164,11 @@ class SyncSubscription:
     def is_new(self) -> bool:
         """Of a durable one: whether opening has created it; else it continues where it was."""
         return self._subscription.is_new
+
+    @property
+    def order(self) -> Literal["publisher", "total"]:
+        """The order of the events: of each pubend, or one of all pubends."""
+        return self._subscription.order
 
     @property
     def pending(self) -> dict[str, str]:

@@ -298,6 +298,8 @@ class Subscribed(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Of a durable one, for a failover: its start guarantees if it starts with the latest."""
     is_new: bool = False
     """Of a durable one: whether no client was sent a reply for it before."""
+    order: Order | None = None
+    """Of a durable one: its order, which its client presents after a failover."""
 
 
 class SubscriptionStarted(msgspec.Struct, frozen=True, array_like=True, tag=True):

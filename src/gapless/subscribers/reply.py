@@ -144,6 +144,7 @@ class SubscribeReply:
             subscription.start.for_unnamed(),
             subscription.guarantees.message(),
             subscription.guarantees.confirmed is None and not subscription.epoch,
+            subscription.order,
         )
 
     def _position(self) -> PositionTuple:

@@ -150,7 +150,7 @@ _CLIENTS: Final[dict[type, str]] = {
     clients.PendingStart: "{pubend}: {reason}< after {after}>",
     clients.Subscribed: (
         "Subscribed {request}: after {position}< pending {pending}>< hosting {hosting}>"
-        "< seeks {seek_count}>< past filters {past_filters}>"
+        "< seeks {seek_count}>< past filters {past_filters}>< order {order}>"
     ),
     clients.SubscriptionStarted: "SubscriptionStarted {subscription} on {pubend} after {after}",
     clients.Stalled: "Stalled {subscription} on {pubend}<: {reason}>",

@@ -1,0 +1,40 @@
+"""The order of a durable subscription is the one with which it was created."""
+
+from __future__ import annotations
+
+import pytest
+
+import gapless
+from gapless.errors import UsageError
+from gapless.testing import Overlay, SyncOverlay
+from tests.client.running import async_test
+
+
+@async_test
+async def test_a_durable_subscription_continues_in_its_order() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with session.subscribe("", durable="desk", order="total") as events:
+            assert events.order == "total"
+        async with session.subscribe(durable="desk") as events:
+            assert events.order == "total"
+        async with session.subscribe("", durable="desk", order="total") as events:
+            assert events.order == "total"
+
+
+@async_test
+async def test_another_order_than_a_durable_subscription_has_is_a_usage_error() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with session.subscribe("", durable="desk"):
+            pass
+        with pytest.raises(UsageError, match="'desk' has the order 'publisher'"):
+            await session.subscribe("", durable="desk", order="total").__aenter__()
+        async with session.subscribe("", order="total") as events:
+            assert events.order == "total"
+
+
+def test_the_synchronous_client_shows_the_order() -> None:
+    with SyncOverlay(on_disk=False) as overlay, gapless.connect_sync(overlay.url()) as session:
+        with session.subscribe("", durable="desk", order="total") as events:
+            assert events.order == "total"
+        with session.subscribe(durable="desk") as events:
+            assert events.order == "total"
