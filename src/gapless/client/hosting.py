@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gapless.core.numbers import next_epoch
 from gapless.messages.clients import HostingReference
 
 __all__ = ["ClientHosting"]
@@ -39,5 +40,7 @@ class ClientHosting:
         if self._has_moved and newer.epoch > last.epoch + 1:
             return False
         self._has_moved = True
-        self.reference = HostingReference(newer.incarnation_key, newer.epoch + 1, last.broker)
+        self.reference = HostingReference(
+            newer.incarnation_key, next_epoch(newer.epoch), last.broker
+        )
         return True

@@ -31,6 +31,10 @@ INT_MAX: Final = 2**63 - 1
 SEQUENCE_MAX: Final = 2**62
 """The greatest first sequence of a batch, so that the last one fits into 64 bits too."""
 
+TICK_REQUESTED_MAX: Final = 2**61
+"""The greatest tick up to which a receiver may have a stream advanced. Events above it still get
+ticks that fit into messages."""
+
 CLIENT_COUNT_MAX: Final = 2**61
 """The greatest number of a client that a broker counts on from, such as an epoch."""
 

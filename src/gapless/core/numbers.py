@@ -13,7 +13,17 @@ import msgspec
 
 from gapless.core.limits import CLIENT_COUNT_MAX, INT_MAX, INT_MIN, NAME_MAX, SEQUENCE_MAX
 
-__all__ = ["ClientCount", "ClientSigned", "Count", "DurableName", "Signed"]
+__all__ = [
+    "ClientCount",
+    "ClientSigned",
+    "Clock",
+    "Count",
+    "DurableName",
+    "Epoch",
+    "Signed",
+    "following",
+    "next_epoch",
+]
 
 Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=INT_MAX)]
 """A number from 0 of a broker: a counter, a version, a size."""
@@ -27,5 +37,32 @@ ClientCount: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=CLIENT_COUNT_MAX)]
 ClientSigned: TypeAlias = Annotated[int, msgspec.Meta(ge=-SEQUENCE_MAX, le=SEQUENCE_MAX)]
 """A number of a client that may be negative: a tick, a clock, a number that the machine refuses."""
 
+Clock: TypeAlias = Annotated[int, msgspec.Meta(ge=-SEQUENCE_MAX, le=SEQUENCE_MAX)]
+"""The wall clock of a broker, in microseconds."""
+
+Epoch: TypeAlias = ClientCount
+"""The epoch of a durable subscription, which clients, brokers and records exchange."""
+
 DurableName: TypeAlias = Annotated[str, msgspec.Meta(max_length=NAME_MAX)]
 """The name of a durable subscription, which travels over the whole tree."""
+
+
+def following(number: int) -> int:
+    """Return the next number after one of another broker; the greatest one stays.
+
+    >>> following(7), following(INT_MAX) == INT_MAX
+    (8, True)
+    """
+    return min(number + 1, INT_MAX)
+
+
+def next_epoch(epoch: int) -> int:
+    """Return the epoch of the next change of the hosting broker.
+
+    The greatest epoch has no next one: nobody reaches it by counting, and a claim with a number
+    beyond the range would be malformed for every other broker.
+
+    >>> next_epoch(7), next_epoch(CLIENT_COUNT_MAX) == CLIENT_COUNT_MAX
+    (8, True)
+    """
+    return min(epoch + 1, CLIENT_COUNT_MAX)

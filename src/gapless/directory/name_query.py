@@ -217,6 +217,9 @@ class NameQueries:
         cell = self._tree.neighbourhood.cell_of(peer)
         if cell is None:
             return
+        if query.requester == self._context.identity.broker:
+            self._context.mark("own question returned")  # a query of this broker may have its key
+            return
 
         def reply(status: NameStatus, broker: BrokerId) -> None:
             if self._peers.is_open(peer):

@@ -12,7 +12,14 @@ import msgspec
 
 from gapless.content.values import Value
 from gapless.core.ids import BrokerId, PubendId, ShbId, VirtualTime
-from gapless.core.numbers import ClientCount, ClientSigned, Count, DurableName
+from gapless.core.numbers import (
+    ClientCount,
+    ClientSigned,
+    Count,
+    DurableName,
+    Epoch,
+    next_epoch,
+)
 from gapless.core.ticks import Tick
 from gapless.messages.overlay import Quality
 from gapless.messages.streams import Publication, ReadForm
@@ -194,7 +201,7 @@ class HostingReference(msgspec.Struct, frozen=True, array_like=True):
 
     incarnation_key: str
     """Identifies the subscription. Unlike a name it is never used twice."""
-    epoch: ClientCount
+    epoch: Epoch
     """Grows with every attempt to change the hosting broker, answered or not."""
     broker: BrokerId
 
@@ -205,7 +212,7 @@ class HostingReference(msgspec.Struct, frozen=True, array_like=True):
         A broker that created the subscription for an unanswered attempt must not win over the
         hosting broker later, because the hosting broker has continued, perhaps with another filter.
         """
-        return HostingReference(self.incarnation_key, self.epoch + 1, self.broker)
+        return HostingReference(self.incarnation_key, next_epoch(self.epoch), self.broker)
 
 
 class PastFilter(msgspec.Struct, frozen=True, array_like=True):

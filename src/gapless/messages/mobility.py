@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from gapless.core.ids import BrokerId
-from gapless.core.numbers import Count, DurableName, Signed
+from gapless.core.numbers import Count, DurableName, Epoch, Signed
 
 __all__ = [
     "CollectSubscriptions",
@@ -28,7 +28,7 @@ class Superseded(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     incarnation_key: str
     """Identifies the subscription. Unlike a name it is never used twice."""
-    epoch: Count
+    epoch: Epoch
     """How many times the subscription had changed its hosting broker, this one included."""
     broker: BrokerId
     sent_at: Signed = 0
@@ -71,7 +71,7 @@ class SubscriptionHost(msgspec.Struct, frozen=True, array_like=True):
 
     broker: BrokerId
     incarnation_key: str
-    epoch: Count
+    epoch: Epoch
     addresses: tuple[str, ...] = ()
     """At which clients reach the broker, by its own configuration."""
     corrupt: bool = False

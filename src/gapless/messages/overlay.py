@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from gapless.core.ids import BrokerId, CellId, PubendId
-from gapless.core.numbers import Count, Signed
+from gapless.core.numbers import Clock, Count, Signed
 from gapless.core.ticks import Tick
 
 __all__ = [
@@ -95,7 +95,7 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     sequence: Count
     echo: Count
-    clock: Signed
+    clock: Clock
     """The sender's wall clock, in microseconds. R27 uses the median of all clocks."""
     tables: tuple[TableState, ...] = ()
 

@@ -134,7 +134,7 @@ class SubscriptionCollector:
     def asked(self, peer: BrokerId, asked: CollectSubscriptions) -> None:
         """Answer with the page of this broker and of all brokers behind it."""
         cell = self._tree.neighbourhood.cell_of(peer)
-        if cell is None:
+        if cell is None or self._walks.is_looped(asked.key):
             return
 
         def answer(page: SubscriptionsCollected) -> None:

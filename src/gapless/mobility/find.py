@@ -233,7 +233,7 @@ class SubscriptionFinder:
     def asked(self, peer: BrokerId, asked: FindSubscription) -> None:
         """Answer when all brokers behind this one have answered, for them and for this one."""
         cell = self._tree.neighbourhood.cell_of(peer)
-        if cell is None:
+        if cell is None or self._walks.is_looped(asked.key):
             return
 
         def answer(result: FindResult) -> None:
@@ -268,7 +268,7 @@ class SubscriptionFinder:
         if self._me < requester:
             return True
         if rival.outrank(requester):
-            self._walks.stop(key)
+            self._walks.stop(FindSubscription, key)
         return False
 
     def answered(self, peer: BrokerId, answer: SubscriptionFound) -> None:

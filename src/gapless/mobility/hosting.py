@@ -14,6 +14,7 @@ from typing import Final
 from gapless.core.context import Context
 from gapless.core.ids import BrokerId
 from gapless.core.limits import HOSTING_BROKERS_MAX
+from gapless.core.numbers import next_epoch
 from gapless.core.parameters import microseconds
 from gapless.messages.clients import HostingReference, RefusalCause
 from gapless.messages.mobility import Superseded
@@ -68,7 +69,8 @@ class HostingBrokers:
         held, _ = self._moves.get(hosting.incarnation_key, (None, 0))
         last = hosting.epoch if held is None else max(held.epoch, hosting.epoch)
         me = self._context.identity.broker
-        self._store(Superseded(hosting.incarnation_key, last + 1, me, self._context.clock), None)
+        epoch = next_epoch(last)
+        self._store(Superseded(hosting.incarnation_key, epoch, me, self._context.clock), None)
 
     # --- claims of other brokers ---------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from collections.abc import Collection
 from gapless.content.filter import Filter
 from gapless.core.context import Context
 from gapless.core.ids import PubendId
+from gapless.core.numbers import next_epoch
 from gapless.messages.clients import (
     HostingReference,
     StartGuarantees,
@@ -70,7 +71,7 @@ class ForcedMoves:
     def identity(self, reference: HostingReference) -> tuple[str, int]:
         """Return the incarnation key and the epoch of a subscription that moves here."""
         self._context.mark("subscription moved here")
-        return reference.incarnation_key, reference.epoch + 1
+        return reference.incarnation_key, next_epoch(reference.epoch)
 
     # --- a new subscription --------------------------------------------------------------------
 
@@ -116,7 +117,7 @@ class ForcedMoves:
             if call.start_guarantees is not None:
                 positioned = {pubend for pubend, _ in (*call.start.position, *call.acked)}
                 self._set_guarantees(found, call.start_guarantees, positioned)
-        found.return_here(reference.epoch + 1, call.seek_count)
+        found.return_here(next_epoch(reference.epoch), call.seek_count)
         return is_elsewhere
 
     def _adopt_positions(self, found: HostedSubscription, call: Subscribe) -> None:

@@ -23,13 +23,25 @@ from gapless.core.context import Context, Timer
 from gapless.core.ids import BrokerId, CellId, ShbId
 from gapless.core.limits import SILENT_NAMED_MAX, WALKS_MAX
 from gapless.core.parameters import microseconds
-from gapless.messages.mobility import CollectSubscriptions, FindSubscription, WalkKey
+from gapless.messages.mobility import (
+    CollectSubscriptions,
+    FindSubscription,
+    SubscriptionFound,
+    SubscriptionsCollected,
+    WalkKey,
+)
 from gapless.mobility.protocols import AwayBrokers
 from gapless.overlay.neighbourhood import CellInfo
 from gapless.overlay.peers import Peers
 from gapless.overlay.tree import Tree
 
 __all__ = ["Gathering", "Walks"]
+
+_QUESTIONS: Final[dict[type, type]] = {
+    SubscriptionFound: FindSubscription,
+    SubscriptionsCollected: CollectSubscriptions,
+}
+"""The question of each answer."""
 
 _WAIT_SHARE: Final = (9, 10)
 """The share of its own waiting time that a broker gives to those behind it."""
@@ -67,6 +79,11 @@ class _Walk:
         self._awaited: dict[BrokerId, _Group] = {}
         """The brokers that have not answered, each with its group."""
         self.timer: Timer | None = None
+
+    @property
+    def key(self) -> tuple[type, WalkKey]:
+        """Identifies the walk at this broker."""
+        return type(self.question), self.question.key
 
     @property
     def is_complete(self) -> bool:
@@ -112,7 +129,8 @@ class Walks:
         self._tree = tree
         self._peers = peers
         self._retirements = retirements
-        self._walks: dict[WalkKey, _Walk] = {}
+        self._walks: dict[tuple[type, WalkKey], _Walk] = {}
+        """By the kind of the question and its key, which the broker that asks has chosen."""
         self._count = 0
 
     @property
@@ -120,8 +138,15 @@ class Walks:
         """Whether no further walk is accepted now."""
         return len(self._walks) >= WALKS_MAX
 
-    def __contains__(self, key: WalkKey) -> bool:
-        return key in self._walks
+    def is_looped(self, key: WalkKey) -> bool:
+        """Return whether a question that was received has the name of this broker: it is dropped.
+
+        No question returns to the broker that asked it, and another walk could have its key.
+        """
+        is_own = key.requester == self._context.identity.broker
+        if is_own:
+            self._context.mark("own question returned")
+        return is_own
 
     def next_key(self) -> WalkKey:
         """Return the key of a new walk of this broker."""
@@ -145,15 +170,15 @@ class Walks:
         wait_ms = min(wait_ms, self._context.parameters.find_timeout_ms)
         question = ask(wait_ms * share // of)
         walk = _Walk(question, self._groups(source), gathering)
-        self._walks[question.key] = walk
+        self._walks[walk.key] = walk
         walk.send(self._context, self._peers)
         if not self._end_if_complete(walk):
             timeout_us = max(1, microseconds(ms=wait_ms))
             walk.timer = self._context.call_later(timeout_us, lambda: self._time_out(walk))
 
-    def stop(self, key: WalkKey) -> None:
+    def stop(self, kind: type, key: WalkKey) -> None:
         """End a walk whose answers are not needed."""
-        walk = self._walks.get(key)
+        walk = self._walks.get((kind, key))
         if walk is not None:
             self._end(walk)
 
@@ -201,7 +226,7 @@ class Walks:
 
     def answered(self, peer: BrokerId, answer: Any) -> None:
         """Take the answer of a peer for itself and for all brokers behind it."""
-        walk = self._walks.get(answer.key)
+        walk = self._walks.get((_QUESTIONS[type(answer)], answer.key))
         if walk is None or not walk.answered(peer):
             return
         if walk.gathering.take(answer):
@@ -216,12 +241,12 @@ class Walks:
         return True
 
     def _time_out(self, walk: _Walk) -> None:
-        if self._walks.get(walk.question.key) is walk:
+        if self._walks.get(walk.key) is walk:
             self._context.mark("walk over the tree timed out")
             self._end(walk)
 
     def _end(self, walk: _Walk) -> None:
-        del self._walks[walk.question.key]
+        del self._walks[walk.key]
         if walk.timer is not None:
             walk.timer.cancel()  # it would keep the answers in memory
         walk.gathering.end(walk.silent)

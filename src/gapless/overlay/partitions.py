@@ -28,6 +28,7 @@ import msgspec
 from gapless.core.context import Context
 from gapless.core.ids import BrokerId, CellId
 from gapless.core.limits import PARTITIONS_MAX, RENEWALS_MISSED_MAX
+from gapless.core.numbers import following
 from gapless.core.parameters import microseconds
 from gapless.messages.overlay import Partition, PartitionInfo
 from gapless.overlay.peers import Peers
@@ -183,7 +184,7 @@ class Partitions:
         return bool(self._peers.open_in(self._tree.neighbourhood.brokers(cell)))
 
     def _heal(self, info: PartitionInfo, source: BrokerId | None) -> None:
-        healed = msgspec.structs.replace(info, formed=False, renewal=info.renewal + 1)
+        healed = msgspec.structs.replace(info, formed=False, renewal=following(info.renewal))
         self._store(healed, source)
 
     # --- forwarding and expiry -----------------------------------------------------------------

@@ -33,6 +33,7 @@ from typing import NamedTuple, Protocol
 from gapless.core.context import Context
 from gapless.core.ids import BrokerId, PubendId, ShbId
 from gapless.core.limits import RETIREMENTS_MAX, RETURNED_PUBENDS_MAX
+from gapless.core.numbers import following
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.overlay import Retire
@@ -153,7 +154,7 @@ class Retirements:
         state = self._states.get(shb)
         least = self._oldest()[1].message.version if state is None and self._is_full else 0
         before = least if state is None else state.message.version
-        version = max(self._peers.clock_view(), before + 1)
+        version = max(self._peers.clock_view(), following(before))
         self._take(Retire(shb.broker, shb.cell, version), None)
 
     def received(self, peer: BrokerId, message: Retire) -> None:

@@ -21,7 +21,7 @@ import msgspec
 
 from gapless.core.context import Context
 from gapless.core.ids import ShbId, VectorEntry
-from gapless.core.limits import ADVERTISEMENTS_KEPT
+from gapless.core.limits import ADVERTISEMENTS_KEPT, TICK_REQUESTED_MAX
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.records import (
@@ -279,6 +279,7 @@ class StreamEnd:
     def advance(self, tick: Tick) -> None:
         """Declare silence up to a tick that a receiver waits for (R51)."""
         # independently of the clock: the events at that tick exist, and R27 has bounded the tick
+        tick = min(tick, TICK_REQUESTED_MAX)
         if tick > self.last:
             self._note_moved()
             self._be_silent_until(tick)
