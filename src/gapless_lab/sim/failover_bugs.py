@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-from gapless.messages.clients import StartPoint, Subscribe
+from gapless.messages.clients import StartPoint, Subscribe, Unsubscribe
 from gapless.messages.mobility import FindStatus, Superseded
 from gapless.mobility import ForcedMoves, HostingBrokers, Lookups, resume
 from gapless.mobility.find import FindResult
+from gapless.subscribers.client_calls import SubscriberCalls
 from gapless.subscribers.cursor_state import Started
 from gapless.subscribers.registry import Registry
 from gapless.subscribers.subscription import HostedSubscription
@@ -51,6 +52,10 @@ def _takes_silence_for_none(_: Lookups, name: str, result: FindResult, *, anyway
     return result.status in {FindStatus.NONE, FindStatus.UNKNOWN, FindStatus.FOUND}
 
 
+def _ends_here(calls: SubscriberCalls, client: str, call: Unsubscribe) -> None:
+    calls._end(client, call)  # noqa: SLF001
+
+
 _handed_over: Final[WeakKeyDictionary[Any, dict[str, HostedSubscription]]] = WeakKeyDictionary()
 """By registry: the subscriptions that it has handed over."""
 
@@ -83,6 +88,11 @@ FAILOVER_BUGS: Final = (
             (HostingBrokers, "_let_go", _remembers_what_it_handed_over),
             (Registry, "durable_named", _names_what_it_handed_over),
         ),
+    ),
+    PlantedBug(
+        "confirms the end of a subscription that another broker hosts",
+        "a broker that hosts no subscription of a name confirms its end without a search (MV-15)",
+        ((SubscriberCalls, "_unsubscribe", replaced(_ends_here)),),
     ),
     PlantedBug(
         "keeps a subscription that has moved",

@@ -180,6 +180,8 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How often a client without a durable subscription reconnects to another broker."""
     failover: float = 0.0
     """How often a client with a durable subscription reconnects to another broker."""
+    ends_by_name: float = 0.0
+    """Durable subscriptions that a program ends by their names alone, a second."""
     restarts: float = 0.0
     """How often a client with a durable subscription is a new process that has only its list of
     brokers."""
@@ -347,6 +349,7 @@ def _with_restarting_programs(options: SimulationOptions) -> SimulationOptions:
         durable=1.0,
         failover=0.5,
         restarts=0.5,
+        ends_by_name=often,
         # a program whose filter was changed does not start again
         churn_rate=min(options.churn_rate, 0.5 * often),
         subscribers=max(6, options.subscribers),

@@ -23,6 +23,7 @@ from gapless.messages.records import (
     PubendRecord,
     PutRecord,
     StorageChange,
+    SubscriptionRecord,
     TrimLog,
 )
 from gapless.messages.streams import Publication
@@ -96,6 +97,10 @@ class Oracle:
         """How often the record of a durable subscription was deleted at a broker: at its end, by
         expiry, or because it had moved.
         """
+        self._hosted: dict[str, dict[BrokerId, SubscriptionRecord]] = {}
+        """By name and broker: the records of durable subscriptions on disk."""
+        self._newest: dict[str, tuple[int, BrokerId]] = {}
+        """By name: the greatest epoch that was ever on disk, and its broker."""
         self.writers: dict[str, WriterChecker] = {}
         """The checkers of writers that stage, by writer."""
         for host in world.hosts.values():
@@ -136,6 +141,17 @@ class Oracle:
         """Return whether a part of the log cannot be read, or could not before it was released."""
         return stream.pubend in self._world.hosts[stream.broker].disk.once_corrupt
 
+    def host_of(self, name: str) -> BrokerId | None:
+        """Return the broker that has the newest record of a durable subscription, if any has one."""
+        found = self._hosted.get(name, {})
+        return max(found, key=lambda broker: (found[broker].epoch, broker), default=None)
+
+    def newest_host_of(self, name: str) -> BrokerId | None:
+        """Return the broker with the newest subscription of a name; None if that has ended."""
+        epoch, broker = self._newest.get(name, (0, ""))
+        record = self._hosted.get(name, {}).get(broker)
+        return broker if record is not None and record.epoch == epoch else None
+
     # --- durable changes ---------------------------------------------------------------------
 
     def durable(self, host: SimulatedHost, change: StorageChange) -> None:
@@ -149,6 +165,20 @@ class Oracle:
             stream.released = max(stream.released, change.up_to)
         elif type(change) is DeleteRecord and change.key[0] == "subscription":
             self.erased[host.broker, change.key[1]] += 1
+            self._hosted.get(change.key[1], {}).pop(host.broker, None)
+        elif type(change) is PutRecord and type(change.record) is SubscriptionRecord:
+            self._subscribed(host, change.record)
+
+    def _subscribed(self, host: SimulatedHost, record: SubscriptionRecord) -> None:
+        """A durable subscription is on disk. If programs search for it, its name has no other."""
+        name = record.subscription
+        found = self._hosted.setdefault(name, {})
+        found[host.broker] = record
+        rank = (record.epoch, host.broker)
+        self._newest[name] = max(rank, self._newest.get(name, rank))
+        keys = {each.incarnation_key for each in found.values()}
+        if len(keys) > 1 and self._world.options.restarts:
+            self._world.violate("second subscription", f"{name} is {' and '.join(sorted(keys))}")
 
     def _stored(self, host: SimulatedHost, record: PubendRecord) -> None:
         stream = self.streams.get(record.pubend)

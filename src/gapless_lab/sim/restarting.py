@@ -8,6 +8,7 @@ from gapless.core.ids import BrokerId
 from gapless.messages.clients import RefusalCause, Refused, Subscribed
 
 if TYPE_CHECKING:
+    from gapless_lab.sim.oracle import Oracle
     from gapless_lab.sim.world import SimulatedHost, World
 
 __all__ = ["HostSearch"]
@@ -23,8 +24,9 @@ class HostSearch:
     it has only the list of its brokers.
     """
 
-    def __init__(self, world: World, name: str, first: SimulatedHost) -> None:
+    def __init__(self, world: World, oracle: Oracle, name: str, first: SimulatedHost) -> None:
         self._world = world
+        self._oracle = oracle
         self._name = name
         self._random = world.stream("addresses", name)
         others = [host for host in world.hosts.values() if host is not first]
@@ -45,8 +47,19 @@ class HostSearch:
     def restart(self) -> None:
         """The program starts again, at the first of its addresses."""
         self.restarted = True
-        self._next = 0
-        self._redirected = None
+        self.start_again()
+
+    def start_again(self) -> None:
+        """Ask the first of the addresses next."""
+        self._next, self._redirected = 0, None
+
+    def ended(self, host: SimulatedHost, *, erased: bool) -> None:
+        """Check the reply to the end of a subscription by its name: it is not elsewhere."""
+        elsewhere = self._oracle.newest_host_of(self._name)
+        if not erased and elsewhere not in {None, host.broker}:
+            self._world.violate(
+                "end lost", f"{host.broker} has ended {self._name}, which {elsewhere} hosts"
+            )
 
     def next_host(self) -> SimulatedHost:
         """Return the broker to ask next: the one of a redirection, or the next of the list."""
@@ -74,6 +87,11 @@ class HostSearch:
 
     @property
     def waits_for_the_dead(self) -> bool:
-        """Whether the program lawfully waits for a broker that need not work."""
+        """Whether the program lawfully waits for a broker that need not work.
+
+        If a broker of the core hosts the subscription, the program must find it there.
+        """
         core = {host.broker for host in self._world.core}
+        if self._oracle.host_of(self._name) in core:
+            return False
         return any(each not in core for each in self._silent)

@@ -101,7 +101,7 @@ class SimulatedSubscriber(SimulatedClient):
         self._seek: Seek | None = None
         self._ending: Unsubscribe | None = None
         is_searched = durable and world.options.restarts > 0
-        self._search = HostSearch(world, name, host) if is_searched else None
+        self._search = HostSearch(world, oracle, name, host) if is_searched else None
         """Of a program that may start again without its hosting reference."""
 
     @property
@@ -267,7 +267,7 @@ class SimulatedSubscriber(SimulatedClient):
             self._filter_set(notice)
         elif isinstance(notice, Unsubscribed):
             if self._ending is not None and notice.request == self._ending.request:
-                self._finish()
+                self._ended(self._ending)
         elif isinstance(notice, Refused):
             self._refused(notice)
         elif isinstance(notice, SubscriptionEnded) and notice.cause is RefusalCause.SLOW_CONSUMER:
@@ -371,7 +371,9 @@ class SimulatedSubscriber(SimulatedClient):
                 self.checker.change_refused()
         elif self._seek is not None and notice.request == self._seek.request:
             self._seek = None
-        elif notice.request == self._subscribing and self._is_searching(notice):
+        elif notice.request in {self._subscribing, self._ending_by_name} and self._is_searching(
+            notice
+        ):
             self._search_on(notice)
         elif notice.request == self._subscribing and notice.hosting is not None:
             self._follow(notice.hosting)
@@ -423,11 +425,34 @@ class SimulatedSubscriber(SimulatedClient):
         self._seek = Seek(self.next_request(), self.checker.name, start)
         self.send_request(self._seek)
 
-    def unsubscribe(self) -> None:
-        """End the subscription; the end of a durable one is repeated until it is answered."""
-        self._ending = Unsubscribe(self.next_request(), self.checker.name, self._hosting)
+    def unsubscribe(self, *, by_name: bool = False) -> None:
+        """End the subscription; the end of a durable one is repeated until it is answered.
+
+        ``by_name``: a new program ends it, which knows its name and its brokers only.
+        """
+        if by_name:
+            self._hosting = None
+        self._ending = Unsubscribe(
+            self.next_request(), self.checker.name, self._hosting, durable=by_name
+        )
         self._change = None
-        self.send_request(self._ending)
+        if by_name and self._search is not None:
+            self._search.start_again()
+            self.drop()
+        else:
+            self.send_request(self._ending)
+
+    @property
+    def _ending_by_name(self) -> int:
+        """The request that ends the subscription by its name; 0 if there is none."""
+        ending = self._ending
+        return ending.request if ending is not None and ending.durable else 0
+
+    def _ended(self, ending: Unsubscribe) -> None:
+        if self._search is not None and ending.durable:
+            before = self._erased.get(self.host.broker, 0)
+            self._search.ended(self.host, erased=self._erasures() > before)
+        self._finish()
 
     def _finish(self) -> None:
         self.done = self.checker.ended = True
@@ -440,10 +465,10 @@ class SimulatedSubscriber(SimulatedClient):
         """Return what the subscription must receive and has not received."""
         if self.done:
             return []
-        if self._ending is not None:
-            return [f"{self.name}: its end is not answered"]
         if self._search is not None and self._search.waits_for_the_dead:
             return []
+        if self._ending is not None:
+            return [f"{self.name}: its end is not answered"]
         if self.connection is None or self._subscribing:
             return [f"{self.name}: is not subscribed"]
         return self.checker.unfinished(streams)

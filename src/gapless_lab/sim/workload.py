@@ -101,6 +101,7 @@ class Workload:
             self.world.after(int(span * 0.3 * self.random.random()), self._subscribe)
         self._repeat(self.options.publish_rate, "_publish", self._publish)
         self._repeat(self.options.churn_rate, "_churn", self._churn)
+        self._repeat(self.options.ends_by_name, "_end_by_name", self._end_by_name)
         self._repeat(self.options.reads, "_read", self._read)
         self._repeat(self.options.widen_rate, "_widen", self._widen)
         self._repeat(self.options.repeat_rate, "_publish_again", self._publish_again)
@@ -283,6 +284,13 @@ class Workload:
         subscriber = self._steady(random)
         if subscriber is not None and len(self.live()) > 1:
             subscriber.unsubscribe()
+
+    def _end_by_name(self, random: Random) -> None:
+        """End a durable subscription as a program does that knows only its name; start another."""
+        subscriber = self._steady(random)
+        if subscriber is not None and subscriber.durable:
+            subscriber.unsubscribe(by_name=True)
+            self._subscribe()
 
     def _op_set_filter(self, random: Random) -> None:
         subscriber = self._steady(random)
