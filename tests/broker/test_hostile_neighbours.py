@@ -10,10 +10,20 @@ from typing import Any
 
 import pytest
 
+from gapless.core.errors import ProtocolError
 from gapless.core.events import ClientRequest, ClientUp
 from gapless.core.ids import PubendId
-from gapless.core.limits import CLIENT_COUNT_MAX, INT_MAX, SEQUENCE_MAX
-from gapless.messages.clients import HostingReference, OpenPubend, PubendOpened, Refused, Subscribe
+from gapless.core.limits import CLIENT_COUNT_MAX, INT_MAX, NAME_MAX, SEQUENCE_MAX
+from gapless.messages.clients import (
+    FindDurable,
+    HostingReference,
+    OpenPubend,
+    PubendOpened,
+    Refused,
+    StartPoint,
+    Subscribe,
+    Unsubscribe,
+)
 from gapless.messages.mobility import (
     CollectSubscriptions,
     FindStatus,
@@ -23,9 +33,17 @@ from gapless.messages.mobility import (
     Superseded,
     WalkKey,
 )
-from gapless.messages.operating import ListAllDurable, RetireBroker
-from gapless.messages.overlay import NameQuery, NameReply, NameStatus, Retire
+from gapless.messages.operating import (
+    GetSubscription,
+    ListAllDurable,
+    RemoveDurable,
+    RetireBroker,
+    SeekDurable,
+    SetDurableFilter,
+)
+from gapless.messages.overlay import NameQuery, NameReply, NameStatus, Relayed, Retire
 from gapless.messages.streams import AdvanceRequest
+from gapless.wire import CLIENT_REQUESTS, HEADER_BYTES, request_number
 from tests.broker.hostile import HostileWorld
 from tests.cases import scaled
 
@@ -135,3 +153,31 @@ def test_no_request_advances_a_stream_to_the_last_tick() -> None:
     world.pass_time(WAIT_US)  # what is stored and sent is checked
     top = world.broker.components.router.top(pubend)
     assert SEQUENCE_MAX // 2 <= top < SEQUENCE_MAX * 3 // 4
+
+
+# --- what goes on to other brokers ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [FindDurable, Unsubscribe, GetSubscription, SeekDurable, SetDurableFilter, RemoveDurable],
+)
+def test_a_name_of_a_client_that_other_brokers_would_refuse_goes_no_further(kind: Any) -> None:
+    fields = {"start": StartPoint(), "filter": "TRUE"}
+    given = {name: fields[name] for name in kind.__struct_fields__ if name in fields}
+    for length, is_accepted in ((NAME_MAX, True), (NAME_MAX + 1, False)):
+        frame = CLIENT_REQUESTS.encode(kind(request=7, subscription="n" * length, **given))
+        if is_accepted:
+            CLIENT_REQUESTS.decode(frame[HEADER_BYTES:])
+            continue
+        with pytest.raises(ProtocolError, match="length <= 256"):
+            CLIENT_REQUESTS.decode(frame[HEADER_BYTES:])
+        assert request_number(frame[HEADER_BYTES:]) == 7  # it is refused
+
+
+def test_a_relayed_packet_does_not_go_round_in_a_circle() -> None:
+    world = scene()
+    before = len(world.sent)
+    world.send("b1", Relayed(("b1", *("b2", "b3", "b2", "b1") * 1_000), 1, b"\xc0"))
+    assert [each for _, each in world.sent[before:] if isinstance(each, Relayed)] == []
+    assert world.broker.coverage_marks["relayed with a wrong route"] == 1

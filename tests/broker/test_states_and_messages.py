@@ -46,6 +46,7 @@ from gapless.messages.streams import (
 from gapless.overlay.session import PeerSession
 from gapless.stream.ranges import invalid_reason
 from gapless.wire.codec import LINK_PACKETS
+from gapless.wire.frames import HEADER_BYTES
 from gapless_lab.sim.planted_bugs import patched
 from tests.broker.harness import BrokerHarness, P
 from tests.broker.packets import KINDS, NUMBERS, Facts, absurd, hello, nth, plausible
@@ -69,7 +70,8 @@ class Guarded(BrokerHarness):
 
 
 def check_that_it_may_be_sent(broker: Broker, send: Send) -> None:
-    assert LINK_PACKETS.frames(send.packet), "the packet can be encoded"
+    frames = LINK_PACKETS.frames(send.packet)
+    assert all(LINK_PACKETS.decode(frame[HEADER_BYTES:]) for frame in frames), "others can read it"
     if isinstance(send.packet, Packet):
         assert broker.components.sessions.is_open(send.peer), f"{send} has no session"
     else:

@@ -504,12 +504,31 @@ def test_a_request_with_too_many_hops_is_dropped() -> None:
     net = Net()
     route = tuple(f"hop{number}" for number in range(127))
     far = Read(STOCKS, 1, "x", route, "a > 1", 1, 2, None, 100)
-    net.receive("b", "y", far)
+    net.receive("b", "hop126", far)
     net.collect()
     assert len(net.of(Read)) == 1
     net.receive("p", "b", net.of(Read)[0][2])
-    assert net.marks("p") == {"request looped": 1}
+    assert net.marks("p") == {"request with a wrong route": 1}
     assert net.pubend.requested == []
+
+
+@pytest.mark.parametrize("route", [(), ("y",), ("x", "a"), ("a", "y", "a")])
+def test_a_request_whose_route_does_not_end_with_its_sender_or_repeats_a_broker_is_dropped(
+    route: tuple[str, ...],
+) -> None:
+    net = Net()
+    net.receive("b", "a", Read(STOCKS, 1, "x", route, "a > 1", 1, 2, None, 100))
+    net.collect()
+    assert net.of(Read) == []
+    assert net.marks("b") == {"request with a wrong route": 1}
+
+
+def test_a_reply_that_would_go_round_is_dropped() -> None:
+    net = Net()
+    net.receive("b", "p", RequestDone(STOCKS, 1, ("x", *("a", "b") * 50)))
+    net.collect()
+    assert net.of(RequestDone) == []
+    assert net.marks("b") == {"reply with a wrong route": 1}
 
 
 def test_a_reply_for_another_broker_is_dropped() -> None:

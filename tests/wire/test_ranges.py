@@ -144,6 +144,61 @@ def test_every_number_has_64_bits_at_most(group: str, kind: type) -> None:
                     decode(wrap(replaced(message, path, extreme)))
 
 
+TEXTS = {
+    *(
+        "filter",
+        "advertisement",
+        "conjunctions",
+        "added",
+        "removed",
+        "pattern",
+    ),  # filters, patterns
+    *("reason", "fault", "token", "client", "addresses", "attributes", "events"),  # other texts
+}
+"""Fields that contain texts of any length."""
+
+REFUSED_BY_THE_MACHINE = {
+    *("OpenPubend.name", "OpenPublisher.publisher", "Publish.publisher", "Subscribe.subscription"),
+    *(f"{kind}.writer" for kind in ("StageChunk", "CommitBatch", "DropBatch")),
+    *("StageChunk.attempt", "CommitBatch.parts"),
+}
+"""Names whose length the machine checks, to refuse them with a better reason."""
+
+UNKNOWN_NAMES = {"Credit.subscription", "Ack.subscription", "ListSubscriptions.after"}
+"""Names that are only compared with existing ones."""
+
+DISCONNECTED_IF_UNKNOWN = {"Connect.name", "Connect.overlay", "Disconnect.reason"}
+"""Fields of handshakes, which are compared with the configuration, or cut to a length."""
+
+
+def texts(info: Any, owner: str = "", field: str = "") -> Iterator[tuple[str, Any]]:
+    """Return the fields of a type that are texts, each with its type."""
+    match info:
+        case inspect.StructType() | inspect.NamedTupleType():
+            for each in info.fields:
+                yield from texts(each.type, info.cls.__name__, each.name)
+        case inspect.UnionType():
+            for kind in info.types:
+                yield from texts(kind, owner, field)
+        case inspect.VarTupleType():
+            yield from texts(info.item_type, owner, field)
+        case inspect.TupleType():
+            for kind in info.item_types:
+                yield from texts(kind, owner, field)
+        case inspect.StrType() if field not in TEXTS:
+            yield f"{owner}.{field}", info
+
+
+@pytest.mark.parametrize("group", ["request", "peer", "packet", "handshake"])
+def test_every_name_has_a_greatest_length(group: str) -> None:
+    union, _, _ = GROUPS[group]
+    kinds = get_args(union) or (union,)
+    found = {place: info for kind in kinds for place, info in texts(inspect.type_info(kind))}
+    unlimited = {place for place, info in found.items() if info.max_length is None}
+    allowed = REFUSED_BY_THE_MACHINE | UNKNOWN_NAMES | DISCONNECTED_IF_UNKNOWN
+    assert unlimited - allowed == set()
+
+
 @pytest.mark.parametrize(("group", "kind"), KINDS)
 def test_a_value_of_another_form_is_refused_in_every_field(group: str, kind: type) -> None:
     _, wrap, decode = GROUPS[group]
@@ -174,6 +229,34 @@ def test_deep_nesting_is_refused_in_every_field_and_behind_the_last(group: str, 
 
 def _longer(body: bytes, mark: bytes, deep: bytes) -> bytes:
     return body.replace(mark, deep)
+
+
+HELLO = ["Hello", "b", "c", [1, 1], None, 1, 1]
+RELAYED = ["Relayed", ["a", "b"], 1, HELLO]
+WRONG_INNER = {
+    "nothing": None,
+    "another message": ["KeepAlive"],
+    "a session with a negative number": ["Packet", [1, -1], [1, 1], 1, []],
+    "a relayed packet": ["Packet", [1, 1], [1, 1], 1, [RELAYED]],
+    "a probe": ["Packet", [1, 1], [1, 1], 1, [["RelayProbe", "b", [1, 1], ["a"]]]],
+    "a malformed message": ["Packet", [1, 1], [1, 1], 1, [["Nack", ["p", 1], [[1, "x"]]]]],
+}
+
+
+@pytest.mark.parametrize("route", [["a", "b"], ["a", "b", "c"]])
+@pytest.mark.parametrize("what", WRONG_INNER)
+def test_a_relay_and_the_end_of_a_route_check_a_relayed_packet(what: str, route: list[str]) -> None:
+    LINK_PACKETS.decode(_in_packet(["Relayed", route, 1, HELLO]))
+    with pytest.raises(ProtocolError, match="a relayed packet is malformed"):
+        LINK_PACKETS.decode(_in_packet(["Relayed", route, 1, WRONG_INNER[what]]))
+
+
+@pytest.mark.parametrize("depth", [50, 330, 335, 5_000])
+def test_nested_relayed_packets_are_refused(depth: int) -> None:
+    body = _in_packet(RELAYED)
+    head = body[: body.index(msgspec.msgpack.encode(HELLO))]
+    with pytest.raises(ProtocolError):
+        LINK_PACKETS.decode(head * depth + msgspec.msgpack.encode(HELLO))
 
 
 @pytest.mark.parametrize("head", [b"\x91", b"\x81\xa1a", b"\xdd\0\0\0\x01", b"\xdf\0\0\0\x01\xa1a"])

@@ -6,9 +6,11 @@ counters, which are cheap to compare, sort and encode.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
-from gapless.core.numbers import Count
+from gapless.core.limits import ROUTE_BROKERS_MAX
+from gapless.core.numbers import BrokerName, Count, Name
 
 __all__ = [
     "VIRTUAL_TIME_ZERO",
@@ -19,10 +21,19 @@ __all__ = [
     "ShbId",
     "VectorEntry",
     "VirtualTime",
+    "is_route",
 ]
 
-BrokerId: TypeAlias = str
-CellId: TypeAlias = str
+BrokerId: TypeAlias = BrokerName
+CellId: TypeAlias = BrokerName
+
+
+def is_route(brokers: Sequence[BrokerId]) -> bool:
+    """Return whether these can be the brokers of a route: none comes twice, and they are not many.
+
+    Otherwise one message would go round in a circle for as long as its sender has decided.
+    """
+    return len(brokers) <= ROUTE_BROKERS_MAX and len(set(brokers)) == len(brokers)
 
 
 class ShbId(NamedTuple):
@@ -42,7 +53,7 @@ class ShbId(NamedTuple):
 class PubendId(NamedTuple):
     """A named stream. It gets the next incarnation when it is created again."""
 
-    name: str
+    name: Name
     incarnation: Count = 1
 
     def __str__(self) -> str:

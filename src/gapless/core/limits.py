@@ -224,6 +224,10 @@ NAME_MAX: Final = 256
 """Characters in the name of a pubend, a publisher or a subscription. The first is in every message
 of its stream, the second in every event, the third in keys on several disks."""
 
+COMPOSED_NAME_MAX: Final = 512
+"""Characters of a name that brokers compose, such as ``broker@cell``: two names of brokers or cells,
+or NAME_MAX and two numbers."""
+
 NAME_PREFIX_MAX: Final = 200
 """Characters of a session's name in the names that the client generates for its publishers and
 subscriptions. Those must be at most NAME_MAX long."""
@@ -291,9 +295,9 @@ RELEASED_LOG_HOLDS_KEPT: Final = 4_096
 """Released log holds that are remembered. A duplicate release arrives within seconds, in which no
 more log holds end."""
 
-REQUEST_HOPS_MAX: Final = 128
-"""Brokers on the route of a request. Every hop is nearer to the pubend, so a longer route is
-wrong."""
+ROUTE_BROKERS_MAX: Final = 128
+"""Brokers on the route of a request, a reply or a relayed packet. Every hop is nearer to the end, so
+a longer route is wrong."""
 
 REQUEST_ATTEMPTS_KEPT: Final = 8
 """Ids of one pending request that are remembered. A reply to an older attempt is ignored."""

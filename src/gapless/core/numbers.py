@@ -11,15 +11,25 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
-from gapless.core.limits import CLIENT_COUNT_MAX, INT_MAX, INT_MIN, NAME_MAX, SEQUENCE_MAX
+from gapless.core.limits import (
+    BROKER_NAME_BYTES_MAX,
+    CLIENT_COUNT_MAX,
+    COMPOSED_NAME_MAX,
+    INT_MAX,
+    INT_MIN,
+    NAME_MAX,
+    SEQUENCE_MAX,
+)
 
 __all__ = [
+    "BrokerName",
     "ClientCount",
     "ClientSigned",
     "Clock",
+    "ComposedName",
     "Count",
-    "DurableName",
     "Epoch",
+    "Name",
     "Signed",
     "following",
     "next_epoch",
@@ -43,8 +53,14 @@ Clock: TypeAlias = Annotated[int, msgspec.Meta(ge=-SEQUENCE_MAX, le=SEQUENCE_MAX
 Epoch: TypeAlias = ClientCount
 """The epoch of a durable subscription, which clients, brokers and records exchange."""
 
-DurableName: TypeAlias = Annotated[str, msgspec.Meta(max_length=NAME_MAX)]
-"""The name of a durable subscription, which travels over the whole tree."""
+Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=NAME_MAX)]
+"""The name of a pubend, a publisher or a subscription."""
+
+BrokerName: TypeAlias = Annotated[str, msgspec.Meta(max_length=BROKER_NAME_BYTES_MAX)]
+"""The name of a broker or a cell."""
+
+ComposedName: TypeAlias = Annotated[str, msgspec.Meta(max_length=COMPOSED_NAME_MAX)]
+"""A name that a broker composes: a direction, an incarnation key, the name of a log hold."""
 
 
 def following(number: int) -> int:

@@ -11,15 +11,9 @@ from enum import IntEnum
 import msgspec
 
 from gapless.content.values import Value
+from gapless.core import numbers
 from gapless.core.ids import BrokerId, PubendId, ShbId, VirtualTime
-from gapless.core.numbers import (
-    ClientCount,
-    ClientSigned,
-    Count,
-    DurableName,
-    Epoch,
-    next_epoch,
-)
+from gapless.core.numbers import ClientCount, ClientSigned, ComposedName, Count, Epoch, Name
 from gapless.core.ticks import Tick
 from gapless.messages.overlay import Quality
 from gapless.messages.streams import Publication, ReadForm
@@ -126,8 +120,7 @@ class PublisherOpened(msgspec.Struct, frozen=True, array_like=True, tag=True):
     session: Count
     last_sequence: Count
     window: Count = 1
-    """How many batches may be unanswered at once, so that the broker can still report their
-    outcome."""
+    """How many batches may be unanswered at once: the broker can still report their outcome."""
 
 
 class Publish(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -177,8 +170,7 @@ class StartPoint(msgspec.Struct, frozen=True, array_like=True):
     """With a position: how it starts on pubends that the position does not contain."""
     merged: ClientSigned | None = None
     """With a position in total order: the tick of the last event received. The position may be
-    greater on a silent pubend and less on an excluded one. None: the greatest tick of the
-    position."""
+    greater on a silent pubend and less on an excluded one. None: its greatest tick."""
     excluded: tuple[PubendId, ...] = ()
     """With a position in total order: excluded pubends whose gap was not reported yet."""
 
@@ -195,24 +187,21 @@ class StartPoint(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HostingReference(msgspec.Struct, frozen=True, array_like=True):
-    """The hosting broker of a durable subscription, which a client presents when it resumes
-    (MV-13).
-    """
+    """The hosting broker of a durable subscription, which a client presents to resume (MV-13)."""
 
-    incarnation_key: str
+    incarnation_key: ComposedName
     """Identifies the subscription. Unlike a name it is never used twice."""
     epoch: Epoch
     """Grows with every attempt to change the hosting broker, answered or not."""
     broker: BrokerId
 
     def next_epoch(self) -> HostingReference:
-        """Return the reference that a client presents after it has tried another broker, answered
-        or not.
+        """Return the reference that a client presents after an attempt at another broker.
 
         A broker that created the subscription for an unanswered attempt must not win over the
         hosting broker later, because the hosting broker has continued, perhaps with another filter.
         """
-        return HostingReference(self.incarnation_key, next_epoch(self.epoch), self.broker)
+        return HostingReference(self.incarnation_key, numbers.next_epoch(self.epoch), self.broker)
 
 
 class PastFilter(msgspec.Struct, frozen=True, array_like=True):
@@ -397,7 +386,7 @@ class SetFilter(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Changes the filter: the old one applies up to a position, the new one after it (R47)."""
 
     request: ClientCount
-    subscription: str
+    subscription: Name
     filter: str
 
 
@@ -426,7 +415,7 @@ class Seek(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Continues from another position."""
 
     request: ClientCount
-    subscription: str
+    subscription: Name
     start: StartPoint
 
 
@@ -434,7 +423,7 @@ class Unsubscribe(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Ends a subscription, durable or not."""
 
     request: ClientCount
-    subscription: str
+    subscription: Name
     hosting: HostingReference | None = None
     """Of a durable one: its last known hosting reference. It ends at that broker too (MV-14)."""
     durable: bool = False
@@ -445,7 +434,7 @@ class FindDurable(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Requests the broker that hosts a durable subscription, wherever it is (MV-15)."""
 
     request: ClientCount
-    subscription: DurableName
+    subscription: Name
 
 
 class DurableFound(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from gapless.core.ids import BrokerId
-from gapless.core.numbers import Count, DurableName, Epoch, Signed
+from gapless.core.numbers import ComposedName, Count, Epoch, Name, Signed
 
 __all__ = [
     "CollectSubscriptions",
@@ -26,7 +26,7 @@ __all__ = [
 class Superseded(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """A broker claims a durable subscription; former hosting brokers end it (MV-14). Flooded."""
 
-    incarnation_key: str
+    incarnation_key: ComposedName
     """Identifies the subscription. Unlike a name it is never used twice."""
     epoch: Epoch
     """How many times the subscription had changed its hosting broker, this one included."""
@@ -70,7 +70,7 @@ class SubscriptionHost(msgspec.Struct, frozen=True, array_like=True):
     """A durable subscription and the broker that hosts it."""
 
     broker: BrokerId
-    incarnation_key: str
+    incarnation_key: ComposedName
     epoch: Epoch
     addresses: tuple[str, ...] = ()
     """At which clients reach the broker, by its own configuration."""
@@ -82,9 +82,9 @@ class FindSubscription(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Asks which broker hosts a durable subscription. Forwarded from cell to cell (MV-15)."""
 
     key: WalkKey
-    owner: str
+    owner: Name
     """Always empty: all subscriptions have one owner."""
-    name: DurableName
+    name: Name
     wait_ms: Count
     """How long the sender waits. Each broker on the way waits a little less than that."""
 
@@ -105,7 +105,7 @@ class SubscriptionFound(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class DurableEntry(msgspec.Struct, frozen=True, array_like=True):
     """A durable subscription in a list of the whole overlay."""
 
-    name: str
+    name: Name
     host: SubscriptionHost
     filter: str
     client: str | None
@@ -123,7 +123,7 @@ class CollectSubscriptions(msgspec.Struct, frozen=True, array_like=True, tag=Tru
     """Asks for the durable subscriptions of all brokers, one page. Forwarded from cell to cell."""
 
     key: WalkKey
-    after: tuple[DurableName, BrokerId]
+    after: tuple[Name, BrokerId]
     """The page starts after this name and broker."""
     wait_ms: Count
 

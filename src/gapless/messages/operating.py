@@ -12,7 +12,7 @@ from __future__ import annotations
 import msgspec
 
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
-from gapless.core.numbers import ClientCount, ClientSigned, Count, DurableName, Signed
+from gapless.core.numbers import ClientCount, ClientSigned, Count, Name, Signed
 from gapless.core.ticks import Tick
 from gapless.messages.clients import Order, PastFilter, PendingStart, PositionTuple, StartPoint
 from gapless.messages.mobility import DurableEntry
@@ -246,7 +246,7 @@ class GetSubscription(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Requests the state of one subscription."""
 
     request: ClientCount
-    subscription: str
+    subscription: Name
     after: PubendId | None = None
     """The page starts after this pubend."""
     lag: bool = False
@@ -325,7 +325,7 @@ class ListAllDurable(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Requests the durable subscriptions of all brokers of the overlay."""
 
     request: ClientCount
-    after: tuple[DurableName, BrokerId] = ("", "")
+    after: tuple[Name, BrokerId] = ("", "")
     """The page starts after this name and broker."""
 
 
@@ -378,7 +378,7 @@ class SeekDurable(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Changes the position of a durable subscription."""
 
     request: ClientCount
-    subscription: str
+    subscription: Name
     start: StartPoint
     force: bool = False
     """Also if it is connected. Then it ends for its client, which may subscribe again."""
@@ -397,7 +397,7 @@ class SetDurableFilter(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Changes the filter of a durable subscription, connected or not; answered by FilterSet."""
 
     request: ClientCount
-    subscription: str
+    subscription: Name
     filter: str
 
 
@@ -405,7 +405,7 @@ class RemoveDurable(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Ends a durable subscription; answered by Unsubscribed."""
 
     request: ClientCount
-    subscription: str
+    subscription: Name
     force: bool = False
     """Also if it is connected. Then it ends for its client."""
     here: bool = False
@@ -419,8 +419,8 @@ class RetireBroker(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Retires a broker that will not return: nothing is kept for its subscribers (R26)."""
 
     request: ClientCount
-    broker: str
-    cell: str
+    broker: BrokerId
+    cell: CellId
 
 
 class BrokerRetired(msgspec.Struct, frozen=True, array_like=True, tag=True):

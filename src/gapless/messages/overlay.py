@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from gapless.core.ids import BrokerId, CellId, PubendId
-from gapless.core.numbers import Clock, Count, Signed
+from gapless.core.numbers import Clock, ComposedName, Count, Name, Signed
 from gapless.core.ticks import Tick
 
 __all__ = [
@@ -85,7 +85,7 @@ class Packet(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class TableState(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The version of a table at its sender, and a digest of that version (R19)."""
 
-    direction: str
+    direction: ComposedName
     version: Count
     digest: Signed
 
@@ -111,7 +111,7 @@ class RelayProbe(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Relayed(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A frame of a peer session that other brokers forward unread (R3)."""
+    """A frame of a peer session that other brokers check and forward as bytes (R3)."""
 
     route: tuple[BrokerId, ...]
     """The whole route, both ends included."""
@@ -202,7 +202,7 @@ class NameStatus(IntEnum):
 class NameQuery(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Queries whether the name of a new pubend is free. Forwarded from cell to cell (R4)."""
 
-    name: str
+    name: Name
     requester: BrokerId
     incarnation: Count
     """Of the requester."""

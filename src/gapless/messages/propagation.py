@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from gapless.core.ids import BrokerId, PubendId, ShbId, VectorEntry
-from gapless.core.numbers import Count, Signed
+from gapless.core.numbers import ComposedName, Count, Signed
 
 __all__ = ["TableDelta", "TableFull", "TableId", "TableRequest", "TableStop"]
 
@@ -15,7 +15,7 @@ class TableId(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     broker: BrokerId
     incarnation: Count
-    direction: str
+    direction: ComposedName
     """A neighbour cell, or a leaf ``broker@cell``."""
     shape_version: Count = 1
     """Of the broker's cell. A reshape changes the set of cells in a direction (R13)."""
@@ -24,7 +24,7 @@ class TableId(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class TableRequest(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Requests the table for the sender's direction; the sender has ``version`` of ``have``."""
 
-    direction: str
+    direction: ComposedName
     have: TableId | None = None
     version: Count = 0
 
@@ -32,7 +32,7 @@ class TableRequest(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class TableStop(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Ends the updates for the sender's direction, because another broker sends them (R20)."""
 
-    direction: str
+    direction: ComposedName
 
 
 class TableFull(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from gapless.core.ids import BrokerId, MembershipId, PubendId, ShbId, VirtualTime
-from gapless.core.numbers import Count, Signed
+from gapless.core.numbers import ComposedName, Count, Signed
 from gapless.core.ticks import Tick
 from gapless.messages.streams import KnowledgeRange, Member, ReadForm
 
@@ -32,7 +32,7 @@ class LogHoldId(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """
 
     shb: ShbId
-    subscription: str
+    subscription: ComposedName
 
 
 class Read(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -13,7 +13,7 @@ import msgspec
 
 from gapless.content.values import Value
 from gapless.core.ids import CellId, MembershipId, PubendId, ShbId, VectorEntry, VirtualTime
-from gapless.core.numbers import Count, Signed
+from gapless.core.numbers import ComposedName, Count, Name, Signed
 from gapless.core.ticks import Tick, TickRange
 
 __all__ = [
@@ -47,7 +47,7 @@ class Publication(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A published event at its tick."""
 
     tick: Tick
-    publisher: str
+    publisher: Name
     sequence: Count
     attributes: dict[str, Value]
     payload: bytes
@@ -95,7 +95,7 @@ class Attach(msgspec.Struct, frozen=True, array_like=True, tag=True):
     pubend: PubendId
     number: Count
     kind: AttachKind
-    receiver: str
+    receiver: ComposedName
     """The receiver's cell, or for a leaf its ``broker@cell``."""
     eager: bool = False
     shape_versions: tuple[tuple[CellId, Count], ...] = ()

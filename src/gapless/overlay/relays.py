@@ -9,7 +9,7 @@ a limited number of hops. The peer takes the route of the first probe that arriv
 back along it. From then on both ends use that route, which every packet contains, until a hop
 fails.
 
-A relay forwards bytes, keeps no state and answers nothing. So every message of a relayed session
+A relay checks the form of a packet, forwards its bytes, keeps no state and answers nothing. So every message of a relayed session
 comes from its other end, and a feed over relays still approaches the pubend (A2, A18). A relay
 without a link to the next hop returns RelayBroken, and the session ends. A relay whose next hop is
 full forwards the packet and returns RelayFull. Only the ends know which messages can wait; they
@@ -28,7 +28,7 @@ from typing import Any, Protocol
 import msgspec
 
 from gapless.core.context import Context
-from gapless.core.ids import BrokerId
+from gapless.core.ids import BrokerId, is_route
 from gapless.core.limits import RELAY_PROBES_MAX
 from gapless.core.parameters import microseconds
 from gapless.messages.overlay import PeerSessionId, RelayBroken, Relayed, RelayFull, RelayProbe
@@ -135,7 +135,7 @@ class Relays:
     def probed(self, peer: BrokerId, probe: RelayProbe) -> None:
         """Forward a probe, or use its route if this broker is the target."""
         route = probe.route
-        if not route or route[-1] != peer or self._me in route:
+        if not route or route[-1] != peer or self._me in route or not is_route(route):
             self._context.mark("probe looped")
             return
         if not self._is_new(probe):
@@ -180,7 +180,7 @@ class Relays:
         """Process a packet of a relayed session, or forward it."""
         route, index = message.route, message.index
         fits = 0 < index < len(route) and route[index] == self._me and route[index - 1] == peer
-        if not fits:
+        if not fits or not is_route(route):
             self._context.mark("relayed with a wrong route")
         elif index == len(route) - 1:
             self._sessions.arrived(route[::-1], message.inner)

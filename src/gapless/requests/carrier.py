@@ -17,8 +17,7 @@ from typing import Any, Protocol
 import msgspec
 
 from gapless.core.context import Context
-from gapless.core.ids import BrokerId, MembershipId, PubendId, ShbId
-from gapless.core.limits import REQUEST_HOPS_MAX
+from gapless.core.ids import BrokerId, MembershipId, PubendId, ShbId, is_route
 from gapless.core.ticks import Tick
 from gapless.messages.pubend_requests import (
     CountEvents,
@@ -218,9 +217,11 @@ class PubendRequests:
         }
 
     def _take_request(self, peer: BrokerId, request: PubendRequest) -> None:
-        del peer  # the route of the request names it
         return_route = reply_route(request)
-        if self._me in return_route or len(return_route) > REQUEST_HOPS_MAX:
+        if return_route[-1] != peer or not is_route(return_route):
+            self._context.mark("request with a wrong route")
+            return
+        if self._me in return_route:
             self._context.mark("request looped")
             return
         hosted = self._targets.serving(request.pubend)
@@ -238,7 +239,7 @@ class PubendRequests:
 
     def _take_reply(self, peer: BrokerId, reply: PubendReply) -> None:
         del peer  # the route of the reply names it
-        if not reply.route or reply.route[-1] != self._me:
+        if not reply.route or reply.route[-1] != self._me or not is_route(reply.route):
             self._context.mark("reply with a wrong route")
             return
         rest = reply.route[:-1]

@@ -44,22 +44,20 @@ __all__ = [
 
 
 class _Carried(msgspec.Struct, frozen=True, array_like=True, tag="Relayed"):
-    """A relayed packet as it is decoded: a relay does not decode the inner packet."""
+    """A relayed packet as it is decoded: a relay checks the inner packet and forwards its bytes."""
 
     route: tuple[BrokerId, ...]
     index: Count
     inner: msgspec.Raw
 
 
-Message: TypeAlias = (
+SessionMessage: TypeAlias = (
     overlay.Heartbeat
     | overlay.Announce
     | overlay.PartitionInfo
     | overlay.Retire
     | overlay.NameQuery
     | overlay.NameReply
-    | overlay.RelayProbe
-    | _Carried
     | mobility.Superseded
     | mobility.FindSubscription
     | mobility.SubscriptionFound
@@ -93,7 +91,10 @@ Message: TypeAlias = (
     | pubend_requests.CountEvents
     | pubend_requests.EventCounts
 )
-"""The messages of a packet."""
+"""The messages of any session."""
+
+Message: TypeAlias = SessionMessage | overlay.RelayProbe | _Carried
+"""The messages of a packet. Those for relays go over links only: no relayed packet contains another."""
 
 Request: TypeAlias = (
     clients.OpenPubend
@@ -172,6 +173,15 @@ class _Envelope(msgspec.Struct, frozen=True, array_like=True, tag="Packet"):
     messages: tuple[Message, ...]
 
 
+class _InnerEnvelope(msgspec.Struct, frozen=True, array_like=True, tag="Packet"):
+    """A packet of a relayed session as it is decoded."""
+
+    sender: PeerSessionId
+    receiver: PeerSessionId
+    sequence: Count
+    messages: tuple[SessionMessage, ...]
+
+
 class _Head(msgspec.Struct, frozen=True, array_like=True):
     """The first two elements of a request; the others are skipped."""
 
@@ -235,10 +245,7 @@ class LinkCodec(Codec[Any]):
             return [self.encode(part) for part in parts_of(body)]
 
     def decode(self, body: Body) -> Any:
-        return self._opened(super().decode(body))
-
-    def _opened(self, found: Any) -> Any:
-        """Return a decoded packet as :class:`Packet`."""
+        found = super().decode(body)
         if type(found) is not _Envelope:
             return found
         messages: tuple[Any, ...] = found.messages
@@ -250,20 +257,26 @@ class LinkCodec(Codec[Any]):
         return Packet(found.sender, found.receiver, found.sequence, messages)
 
     def _uncovered(self, carried: _Carried) -> Relayed:
-        """Return a relayed packet: decoded at the end of its route, otherwise as bytes."""
-        if carried.index + 1 < len(carried.route):
-            return Relayed(carried.route, carried.index, carried.inner.copy())
+        """Return a relayed packet: decoded at the end of its route, otherwise as bytes.
+
+        A relay checks it too. If it passed on what is malformed, the next broker would end the link
+        to the relay, for a fault of another broker.
+        """
         try:
             inner = _INSIDE.decode(carried.inner)
         except _MALFORMED as error:
             raise ProtocolError(f"a relayed packet is malformed: {error}") from None
-        return Relayed(carried.route, carried.index, self._opened(inner))
+        if carried.index + 1 < len(carried.route):
+            return Relayed(carried.route, carried.index, carried.inner.copy())
+        if type(inner) is _InnerEnvelope:
+            inner = Packet(inner.sender, inner.receiver, inner.sequence, inner.messages)
+        return Relayed(carried.route, carried.index, inner)
 
 
 CLIENT_REQUESTS: Final[Codec[Request]] = Codec(Request)
 CLIENT_NOTICES: Final[Codec[Notice]] = Codec(Notice)
 _INSIDE: Final[msgspec.msgpack.Decoder[Any]] = msgspec.msgpack.Decoder(
-    Hello | _Envelope | RelayBroken | RelayFull
+    Hello | _InnerEnvelope | RelayBroken | RelayFull
 )
 _NUMBERED: Final = frozenset(
     kind.__name__ for kind in get_args(Request) if "request" in kind.__struct_fields__
