@@ -133,6 +133,7 @@ def test_the_lines_before_an_invalid_one_are_published_and_reported(
         (b'{"attributes": {"price": 91}, "payload": "x"}', ({"price": 91}, b"x")),
         (b'{"payload": "x"}', ({}, b"x")),
         (b'{"tick": 7, "publisher": "ann"}', ({"tick": 7, "publisher": "ann"}, b"")),
+        (b'{"symbol": "IBM", "price": null}', ({"symbol": "IBM", "price": None}, b"")),
         (b"{}", ({}, b"")),
     ],
 )
@@ -145,9 +146,9 @@ def test_a_line_is_an_event_or_an_object_of_attributes(line: bytes, event: objec
     [
         (b"nonsense", "JSON is malformed"),
         (b"[1]", "Expected `object`"),
-        (b'{"attributes": {"a": null}}', "at `$.attributes[...]`"),
-        (b'{"attributes": {"a": [1]}}', "at `$.attributes[...]`"),
-        (b'{"attributes": {"a": 99999999999999999999}}', "64"),
+        (b'{"attributes": {"a": [1]}}', "attribute 'a' is a list"),
+        (b'{"symbol": "IBM", "legs": {"a": 1}}', "attribute 'legs' is a dict"),
+        (b'{"attributes": {"a": 99999999999999999999}}', "attribute 'a' is about 2**66"),
         (b'{"attributes": {}, "paylod": "x"}', "unknown field `paylod`"),
         (b'{"attributes": {}, "payload": 1}', "at `$.payload`"),
         (b'{"attributes": {}, "payload_base64": "?"}', "not base64"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gapless
-from gapless.errors import UsageError
+from gapless.errors import FencedError, RefusedError, UsageError
 from gapless.testing import Overlay, SyncOverlay
 from tests.client.running import async_test
 
@@ -38,3 +38,19 @@ def test_the_synchronous_client_shows_the_order() -> None:
             assert events.order == "total"
         with session.subscribe(durable="desk") as events:
             assert events.order == "total"
+
+
+@async_test
+async def test_a_session_does_not_take_a_subscription_over_from_itself_unless_it_may() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with (
+            session.publisher("quotes") as publisher,
+            session.subscribe("", durable="desk") as events,
+        ):
+            with pytest.raises(RefusedError, match="this session has the subscription 'desk'"):
+                await session.subscribe("", durable="desk", take_over=False).__aenter__()
+            await publisher.publish({"n": 1})
+            assert (await events.get()).attributes == {"n": 1}
+            async with session.subscribe("", durable="desk"):
+                with pytest.raises(FencedError):
+                    await events.get()

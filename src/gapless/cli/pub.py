@@ -40,7 +40,7 @@ EXAMPLE_PLAIN: Final = '{"symbol": "IBM", "price": 90.5}'
 class EventLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An event as a line. The fields that ``gapless sub`` adds are accepted and ignored."""
 
-    attributes: dict[str, bool | int | float | str] = {}
+    attributes: dict[str, Any] = {}
     payload: str = ""
     payload_base64: str = ""
     pubend: str = ""
@@ -50,7 +50,7 @@ class EventLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _LINES: Final = msgspec.json.Decoder(EventLine)
-_ATTRIBUTES: Final = msgspec.json.Decoder(dict[str, bool | int | float | str])
+_ATTRIBUTES: Final = msgspec.json.Decoder(dict[str, Any])
 _RAW: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 EVENT_KEYS: Final = frozenset({"attributes", "payload", "payload_base64"})
@@ -64,6 +64,8 @@ def read_line(line: bytes, number: int) -> tuple[dict[str, Any], bytes]:
     ({'a': 1}, b'x')
     >>> read_line(b'{"a": 1}', 1)
     ({'a': 1}, b'')
+
+    As in Python, an attribute without a value is missing: ``{"a": null}``.
     """
     from gapless.content.values import check_attributes
     from gapless.core.errors import UsageError

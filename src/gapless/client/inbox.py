@@ -29,6 +29,7 @@ from gapless.core.errors import (
     ClosedError,
     FencedError,
     GaplessError,
+    RefusedError,
     SlowConsumerError,
     UsageError,
 )
@@ -159,6 +160,10 @@ class Inbox:
 
     def open_over(self, link: ReconnectingLink) -> None:
         """Subscribe over a link, whenever it is up."""
+        if not self._settings.take_over and link.has_listener(self.name):
+            raise RefusedError(
+                f"this session has the subscription {self.name!r} already; close it first"
+            )
         self._take(_Input.OPENED)
         self.link = link
         link.listen(self.name, self)

@@ -376,6 +376,10 @@ class ReconnectingLink:
             )
         self._listeners[subscription] = listener
 
+    def has_listener(self, subscription: str) -> bool:
+        """Whether a subscription of that name uses the link."""
+        return subscription in self._listeners
+
     def stop_listening(self, subscription: str, listener: SubscriptionListener) -> None:
         """Remove the listener of a subscription."""
         if self._listeners.get(subscription) is listener:

@@ -12,9 +12,10 @@ from itertools import chain
 from typing import TypeVar
 
 from gapless.client.batches import PublishBatch
+from gapless.client.link import shown_deadline
 from gapless.client.outbox import Outbox
 from gapless.client.position import Position
-from gapless.core.errors import GaplessError, OutcomeUnknownError, reworded
+from gapless.core.errors import DeadlineError, GaplessError, OutcomeUnknownError, reworded
 
 __all__ = ["ManyEvents"]
 
@@ -58,15 +59,6 @@ class ManyEvents:
         done = (ranges for batch, ranges in self._parts.items() if batch.ticks is not None)
         return self._first + sum(_length(ranges) for ranges in done)
 
-    @property
-    def unknown(self) -> int:
-        """How many events were sent and have no answer."""
-        return sum(
-            _length(ranges)
-            for batch, ranges in self._parts.items()
-            if not batch.is_done and batch.was_sent
-        )
-
     def position(self, pubend: str, *, is_logged: bool) -> Position:
         """Return the position of the last event; raise the first error of a batch."""
         position, number = Position(), self._first
@@ -84,12 +76,27 @@ class ManyEvents:
         text = f"event {number} is refused: {error}; {self._published_text()}"
         return _renamed(error, text, number, self.published)
 
-    def late(self, error: _Error) -> _Error:
-        """Return the error for a call whose deadline has passed."""
-        return _renamed(error, f"{error}; {self._published_text()}", None, self.published)
+    def late(self, seconds: float | None, condition: str) -> GaplessError:
+        """Return the error for a call whose deadline has passed: what became of its events."""
+        done = f"publish_many was not done within {shown_deadline(seconds)} s: {condition}"
+        number, unknown = self._first, list[tuple[int, int]]()
+        for batch, ranges in self._parts.items():
+            count = _length(ranges)
+            is_pending = batch.was_sent and not batch.is_done
+            if is_pending or isinstance(batch.error, OutcomeUnknownError):
+                unknown.append((number, number + count - 1))
+            number += count
+        if not unknown:
+            text = f"{done}; {self._published_text()}, and no other event is or will be"
+            return DeadlineError(text).about_events(self.published, self.published)
+        first, last = unknown[0][0], unknown[-1][1]
+        text = f"{_named(first, last)} sent and not answered, and may be published, now or later"
+        return OutcomeUnknownError(
+            f"{done}; {self._published_text()}; {text}; no later event of the call is published"
+        ).about_events(first, self.published)
 
     def _batch_failed(self, error: GaplessError, first: int, last: int) -> GaplessError:
-        which = f"event {first}" if first == last else f"events {first} to {last}"
+        which = _named(first, last)
         is_unknown = isinstance(error, OutcomeUnknownError)
         outcome = "may be published" if is_unknown else "not published"
         text = f"{which} {outcome}: {error}; {self._published_text()}"
@@ -98,6 +105,10 @@ class ManyEvents:
     def _published_text(self) -> str:
         count = self.published
         return f"{count} {'event' if count == 1 else 'events'} published by this call"
+
+
+def _named(first: int, last: int) -> str:
+    return f"event {first}" if first == last else f"events {first} to {last}"
 
 
 def _length(ranges: list[range]) -> int:

@@ -221,8 +221,7 @@ class Publisher:
                     await batch.done()
         except TimeoutError:
             many.take_out(self._outbox)
-            late = self._opened_link.late("publish_many", seconds, sent=many.unknown > 0)
-            raise many.late(late) from None
+            raise many.late(seconds, self._opened_link.condition) from None
         except asyncio.CancelledError:
             many.take_out(self._outbox)
             raise
