@@ -204,7 +204,7 @@ def _through_the_codec(plain: Any) -> Iterator[Any]:
         found = LINK_PACKETS.decode(LINK_PACKETS.encode(tagged)[HEADER_BYTES:])
     except ProtocolError:
         return
-    yield found if isinstance(found, Hello) else found.messages[0]
+    yield from (found,) if isinstance(found, Hello) else found.messages
 
 
 # --- plausible, kind by kind ----------------------------------------------------------------------

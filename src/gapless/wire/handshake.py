@@ -110,6 +110,6 @@ def common_version(theirs: tuple[int, ...]) -> int | None:
     """Return the newest version that both sides support, or None.
 
     >>> common_version((1, 2, 3)), common_version((7,))
-    (2, None)
+    (3, None)
     """
     return max(set(VERSIONS) & set(theirs), default=None)

@@ -71,6 +71,7 @@ _SIMPLER: dict[str, Any] = {
     "churn_rate": 0.0,
     "publish_rate": 0.0,
     "reads": 0.0,
+    "restarts": 0.0,
     "credit_max": DEFAULTS.credit_max,
     "expiry": False,
     "expiry_s": DEFAULTS.expiry_s,

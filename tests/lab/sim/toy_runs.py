@@ -8,7 +8,7 @@ from tests.lab.sim.toy import TOY
 
 
 def toy_options(seed: int) -> SimulationOptions:
-    return draw_ordinary(seed).with_(total=0.0, best_effort=0.0)
+    return draw_ordinary(seed).with_(total=0.0, best_effort=0.0, restarts=0.0)
 
 
 def run_toy(seed: int, machine: str = TOY) -> RunResult:
