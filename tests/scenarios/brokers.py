@@ -42,6 +42,7 @@ from gapless.messages.clients import (
     Delivery,
     FilterSet,
     Gap,
+    HostingReference,
     OpenPubend,
     OpenPublisher,
     Order,
@@ -645,15 +646,16 @@ class Subscriber(Client):
         order: Order = Order.PUBLISHER,
         start: StartPoint | None = None,
         credit: int = 1_000_000,
+        hosting: HostingReference | None = None,
     ) -> None:
         super().__init__(world, broker, name)
         self.wanted = wanted
         self.durable = durable
         self.order = order
         self.credit = credit
-        self.subscribe(start or StartPoint())
+        self.subscribe(start or StartPoint(), hosting)
 
-    def subscribe(self, start: StartPoint) -> None:
+    def subscribe(self, start: StartPoint, hosting: HostingReference | None = None) -> None:
         """Send the subscribe call, for a new subscription or to resume."""
         self.request(
             Subscribe(
@@ -664,6 +666,8 @@ class Subscriber(Client):
                 start,
                 self.order,
                 self.credit,
+                hosting=hosting,
+                acked=start.position if hosting else (),
                 create=True,  # scenarios cut brokers off before they subscribe
             )
         )
@@ -701,6 +705,13 @@ class Subscriber(Client):
     def events(self) -> list[str]:
         """The labels of the events it received."""
         return [publication.payload.decode() for _, publication in self.publications]
+
+    @property
+    def hosting(self) -> HostingReference:
+        """The hosting reference that it received last, of a durable subscription."""
+        hosting: HostingReference | None = self.of_kind(Subscribed)[-1].hosting
+        assert hosting is not None
+        return hosting
 
     @property
     def gaps(self) -> list[Gap]:

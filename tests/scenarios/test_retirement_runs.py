@@ -7,7 +7,6 @@ from gapless.core.ticks import Tick
 from gapless.messages.clients import (
     Delivery,
     Gap,
-    HostingReference,
     Order,
     PositionTuple,
     Progress,
@@ -16,7 +15,6 @@ from gapless.messages.clients import (
     StartKind,
     StartPoint,
     Subscribe,
-    Subscribed,
 )
 from gapless.messages.overlay import Retire
 from gapless.messages.pubend_requests import LeavePubend
@@ -31,16 +29,9 @@ def positions(x: Subscriber) -> list[tuple[Tick, PubendId]]:
     return [(each.tick, pubend) for pubend, each in x.publications]
 
 
-def hosting_of(x: Subscriber) -> HostingReference:
-    """Return the hosting reference that the client of a durable subscription received last."""
-    hosting: HostingReference | None = x.of_kind(Subscribed)[-1].hosting
-    assert hosting is not None
-    return hosting
-
-
 def fail_over(x: Subscriber, broker: str, start: StartPoint, acked: PositionTuple) -> None:
     """Let a client continue at another broker."""
-    hosting = hosting_of(x).next_epoch()
+    hosting = x.hosting.next_epoch()
     x.connect(broker)
     number, credit = x.number(), 1_000
     x.request(

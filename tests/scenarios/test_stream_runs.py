@@ -499,7 +499,8 @@ def moved_client(*, report_is_late: bool) -> Subscriber:
     world.run(s=1)
     late.end()
     start = StartPoint(StartKind.POSITION, ((P, ann.ticks["e50"]),))
-    moved = world.subscriber("d", "x", "TRUE", durable=True, start=start, credit=1)
+    hosting = x.hosting.next_epoch()
+    moved = world.subscriber("d", "x", "TRUE", durable=True, start=start, credit=1, hosting=hosting)
     world.run(s=1)
     x.end()  # at c, its former broker
     world.run(s=2)

@@ -541,7 +541,7 @@ def test_a26_every_event_of_a_guaranteed_stream_is_logged() -> None:
 
 def test_a26_a_best_effort_event_inside_a_guaranteed_stream_becomes_silence() -> None:
     def log_only_the_others(
-        pubend: Pubend, pending: Any, changes: tuple[StorageChange, ...]
+        pubend: Pubend, pendings: Any, changes: tuple[StorageChange, ...]
     ) -> None:
         kept = [
             change
@@ -551,10 +551,10 @@ def test_a26_a_best_effort_event_inside_a_guaranteed_stream_becomes_silence() ->
                 and change.row.publications[0].attributes.get("quick") is True
             )
         ]
-        enqueue(pubend, pending, tuple(kept))
+        enqueue(pubend, pendings, tuple(kept))
 
-    enqueue = Pubend._enqueue
-    with patched(Pubend, "_enqueue", log_only_the_others):
+    enqueue = Pubend._enqueue_all
+    with patched(Pubend, "_enqueue_all", log_only_the_others):
         acknowledged, events = lost_and_then_the_pubend_crashes()
     assert "quick" in acknowledged
     assert events == ["next"]
