@@ -143,7 +143,7 @@ def test_an_island_is_fed_over_links_that_are_congested_most_of_the_time(
         for source, target in links:
             world.happen(source, LinkDrained(target))
         world.run(ms=100)
-    world.run(s=1)
+    world.run(s=2)
     assert island.z.events == [f"Z{number}" for number in range(10)]
     ended = {"relay broke", "gap in a session", "session died"}
     assert not ended & {*world["a"].coverage_marks, *world["n"].coverage_marks}, (

@@ -555,7 +555,7 @@ def after_many_incarnations(retention_s: int) -> tuple[BrokerHarness, Publisher,
     ann = world.publisher("p")
     for incarnation in range(12):
         world.subscriber("n", f"k{incarnation}", f"number = {incarnation}")
-        world.run(s=61)
+        world.run(s=62)
         world.restart("p")
         world.run(s=5)
         ann.connect()
