@@ -72,7 +72,7 @@ def test_seeds_of_a_broker_with_a_planted_bug_fail_as_they_do_in_the_local_runne
 def test_a_failing_seed_is_printed_exactly_as_by_the_local_runner(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    arguments = ["--seeds", "3", "--start", "7", "--machine", LOSSY]
+    arguments = ["--seeds", "3", "--start", "16", "--machine", LOSSY]
     local = main(["sim", "run", *arguments])
     expected = capsys.readouterr().out
     assert main(["spark", "sweep", *arguments]) == local == 1

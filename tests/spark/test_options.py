@@ -82,7 +82,7 @@ def test_start_and_end_are_a_word_a_position_or_a_time(text: str, expected: obje
         ({"columns": "a DECIMAL"}, "option columns: 'a' cannot be 'DECIMAL'; .*STRING, BIGINT"),
         ({"start": "yesterday"}, "option start: 'yesterday' is neither 'latest', 'earliest'"),
         ({"start": "2026-01-31T08:00:00"}, "option start: .*has no time zone"),
-        ({"end": '{"quotes": -1}'}, "option end: .*-1 is no tick of quotes"),
+        ({"end": '{"quotes": -1}'}, "option end: .*-1 is no tick of 'quotes'"),
         ({"end": "{1}"}, "option end: '.1.' is neither"),
         (
             {"maxEventsPerTrigger": "0"},

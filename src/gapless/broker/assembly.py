@@ -150,16 +150,17 @@ def assemble(
         notifications,
         stored.tick_ceiling,
     )
-    requests = PubendRequests(context, pubends, candidates, router)
     refusals = PubendRefusals(context, hosted, announcements, status)
+    staging = Staging(context, sessions.clock_view, stored.staged, stored.commits)
+    requests = PubendRequests(context, pubends, candidates, router)
     reads = ReadCalls(context, requests, hosted, announcements)
     filters = Filters(context, exchange)
     subends = Subends(context, filters, requests, status, candidates, stored.memberships)
     registry = Registry(context, filters, subends, requests, status)
+    corrupt = CorruptSubscriptions(context, corrupt_subscriptions)
     hosting = HostingBrokers(context, sessions, registry)
     moves = ForcedMoves(context, filters, registry)
     walks = Walks(context, tree, sessions, retirements)
-    corrupt = CorruptSubscriptions(context, corrupt_subscriptions)
     finder = SubscriptionFinder(context, tree, walks, registry, hosting, corrupt, addresses)
     collector = SubscriptionCollector(context, tree, walks, registry, corrupt, finder)
     restored = (each.subscription for each in stored.subscriptions)
@@ -172,7 +173,7 @@ def assemble(
         pubends,
         subends,
     )
-    staging = Staging(context, sessions.clock_view, stored.staged, stored.commits)
+    lag = LagMeter(context, requests)
     inspection = InspectionCalls(
         context,
         tree,
@@ -232,9 +233,7 @@ def assemble(
             collector,
             reads,
             inspection,
-            SubscriptionInspection(
-                context, registry, corrupt, LagMeter(context, requests), lookups
-            ),
+            SubscriptionInspection(context, registry, corrupt, lag, lookups),
             OperatorCalls(context, registry, corrupt, hosting, lookups),
             WriterCalls(context, hosted, staging, refusals),
         ),

@@ -187,6 +187,7 @@ def test_the_order_of_seeded_parameters_is_frozen() -> None:
         (1, 2),
         (1, 2),
         (1, 3),
+        (1, 2, 4),
     ]
 
 

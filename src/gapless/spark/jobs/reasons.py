@@ -21,8 +21,10 @@ from gapless.core.errors import (
 __all__ = ["as_ours", "reason_of"]
 
 _ERROR_LINE: Final = re.compile(
-    r"^(?:\[.*?\] )?(?:Failed to [^:]*: )?(?:[\w.]+\.)?(\w+Error): (.+)$", re.MULTILINE
+    r"(?:^(?:\[.*?\] )?(?:Failed to [^:]*: )?(?:[\w.]+\.)?|gapless\.core\.errors\.)(\w+Error): (.+)$",
+    re.MULTILINE,
 )
+"""An error of Python at the beginning of a line, or an error of gapless inside a line of Spark."""
 
 _OURS: Final[dict[str, type[GaplessError]]] = {
     each.__name__: each
@@ -44,6 +46,11 @@ def as_ours(error: Exception, prefix: str) -> GaplessError:
     r"""Return an error with Spark's message, of the gapless type that was raised inside, if any.
 
     >>> as_ours(ValueError("aborted\ngapless.core.errors.DeadlineError: too late"), "it stopped")
+    DeadlineError('it stopped: too late')
+    >>> as_ours(
+    ...     ValueError("[X] the query ended: gapless.core.errors.DeadlineError: too late"),
+    ...     "it stopped",
+    ... )
     DeadlineError('it stopped: too late')
     """
     errors = _ERROR_LINE.findall(_text(error))
