@@ -19,6 +19,7 @@ from gapless.runtime import (
     overlay_of,
 )
 from gapless.runtime import overlay_config as overlay_files
+from gapless.runtime.config import listen_address
 from gapless.runtime.parameter_values import parameter_values, read_option
 
 OVERLAY = """
@@ -338,6 +339,23 @@ def test_a_time_may_have_a_unit(text: str, value: int) -> None:
     assert parameter_values({"heartbeat_ms": text}) == {
         "heartbeat_ms": value * 1_000 if text != "60" else 60
     }
+
+
+@pytest.mark.parametrize("key", ["listen", "advertise", "metrics"])
+def test_an_invalid_address_names_its_file_and_key(key: str, tmp_path: Path) -> None:
+    path = written(tmp_path, f'name = "b1"\ndata = "d"\n{key} = "127.0.0.1:99999"\n')
+    problem = f"{path}: {key}: '127.0.0.1:99999' is not an address: write host:port"
+    with pytest.raises(UsageError, match=re.escape(problem)):
+        load_config(path)
+    if key != "metrics":
+        with pytest.raises(UsageError, match=re.escape(problem)):
+            listen_address(path)
+
+
+def test_an_invalid_address_of_an_overlay_names_its_file_and_broker(tmp_path: Path) -> None:
+    path = written(tmp_path, OVERLAY + 'l2 = "x:y"\n', "overlay.toml")
+    with pytest.raises(UsageError, match=re.escape(f"{path}: addresses.l2: 'x:y' is not")):
+        load_overlay(path)
 
 
 @pytest.mark.parametrize(

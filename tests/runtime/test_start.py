@@ -131,7 +131,8 @@ def test_a_port_in_use_ends_the_process(key: str, directory: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         code, line = ended(started(configured(directory, **{key: address})))
-    assert (code, f"choose another address with {key}" in line) == (EXIT_WRONG_INPUT, True), line
+    problem = f"on {address}: Address already in use; choose another address with {key}"
+    assert (code, problem in line) == (EXIT_WRONG_INPUT, True), line
 
 
 def test_a_supervised_broker_without_a_pipe_ends(directory: Path) -> None:

@@ -51,7 +51,7 @@ from gapless.core.parameters import Parameters
 from gapless.core.paths import PathText
 from gapless.runtime.authentication import AccessOptions
 from gapless.runtime.logs import LogFormat
-from gapless.runtime.overlay_config import OverlayConfig, load_overlay, single
+from gapless.runtime.overlay_config import OverlayConfig, load_overlay, read_address, single
 from gapless.runtime.parameter_values import ParameterValue, parameter_values
 from gapless.runtime.settings import BrokerSettings
 from gapless.runtime.toml import read_toml
@@ -96,7 +96,11 @@ class BrokerConfig(msgspec.Struct, frozen=True):
 def listen_address(path: Path) -> Address:
     """Return the address at which the broker of a file is reached."""
     found = read_toml(path, _BrokerFile)
-    return Address.parse(found.advertise or found.listen)
+    key, text = ("advertise", found.advertise) if found.advertise else ("listen", found.listen)
+    try:
+        return read_address(key, text)
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from None
 
 
 def load_config(path: Path, *, restarts: int = 0) -> BrokerConfig:
@@ -109,9 +113,9 @@ def load_config(path: Path, *, restarts: int = 0) -> BrokerConfig:
             name=found.name,
             overlay=overlay,
             data=path.parent / found.data,
-            listen=Address.parse(found.listen),
-            advertise=Address.parse(found.advertise) if found.advertise else None,
-            metrics=Address.parse(found.metrics) if found.metrics else None,
+            listen=read_address("listen", found.listen),
+            advertise=read_address("advertise", found.advertise) if found.advertise else None,
+            metrics=read_address("metrics", found.metrics) if found.metrics else None,
             parameters=_parameters(found, overlay),
             audit=_audit(found, path.parent),
             access=_access(found, path.parent),

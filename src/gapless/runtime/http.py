@@ -11,6 +11,7 @@ from gapless.core.address import Address
 from gapless.core.errors import UsageError
 from gapless.core.limits import HTTP_REQUEST_BYTES_MAX
 from gapless.runtime.open_connections import OpenConnections
+from gapless.runtime.ports import bind_problem
 
 __all__ = ["Page", "Pages", "WebServer"]
 
@@ -103,9 +104,9 @@ class WebServer:
                 lambda: _Request(self._pages, self._connections), *address
             )
         except (OSError, UnicodeError) as error:  # a host name that IDNA does not allow
-            reason = getattr(error, "strerror", None) or error
             raise UsageError(
-                f"cannot serve metrics on {address}: {reason}; choose another address with metrics"
+                f"cannot serve metrics on {address}: {bind_problem(error)}; "
+                "choose another address with metrics"
             ) from None
         return Address(address.host, self._server.sockets[0].getsockname()[1])
 

@@ -37,6 +37,7 @@ from gapless.runtime.links import CHECKS_PER_IDLE_TIMEOUT, BrokerLinks
 from gapless.runtime.logs import StructuredLog
 from gapless.runtime.metrics import Metrics
 from gapless.runtime.open_connections import OpenConnections
+from gapless.runtime.ports import bind_problem
 from gapless.runtime.settings import BrokerSettings
 from gapless.runtime.stores import OpenedStore, open_store
 from gapless.runtime.turns import LoopTurns
@@ -277,9 +278,8 @@ class Node:
                 self._accept, host, port, backlog=1_024, start_serving=False
             )
         except (OSError, UnicodeError) as error:  # a host name that IDNA does not allow
-            reason = getattr(error, "strerror", None) or error
             raise UsageError(
-                f"cannot listen on {self.settings.listen}: {reason}; "
+                f"cannot listen on {self.settings.listen}: {bind_problem(error)}; "
                 "choose another address with listen"
             ) from None
         self._address = Address(host, self._server.sockets[0].getsockname()[1])

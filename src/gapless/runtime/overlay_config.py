@@ -46,7 +46,7 @@ from typing import Final
 import msgspec
 
 from gapless.core.address import Address
-from gapless.core.errors import UsageError, shortened
+from gapless.core.errors import AddressError, UsageError, shortened
 from gapless.core.ids import BrokerId, CellId
 from gapless.core.limits import BROKER_NAME_BYTES_MAX, DELTA_MAX, GENERATED_CELLS_MAX
 from gapless.overlay.neighbourhood import Topology
@@ -60,6 +60,7 @@ __all__ = [
     "is_overlay_file",
     "load_overlay",
     "overlay_of",
+    "read_address",
     "single",
 ]
 
@@ -160,7 +161,9 @@ def load_overlay(path: Path) -> OverlayConfig:
     """Read an overlay's file."""
     found = read_toml(path, _OverlayFile)
     try:
-        addresses = {name: Address.parse(text) for name, text in found.addresses.items()}
+        addresses = {
+            name: read_address(f"addresses.{name}", text) for name, text in found.addresses.items()
+        }
         overlay = OverlayConfig(
             name=found.overlay,
             delta=found.delta,
@@ -172,6 +175,19 @@ def load_overlay(path: Path) -> OverlayConfig:
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
     return overlay
+
+
+def read_address(key: str, text: str) -> Address:
+    """Return the address of a key; an error names the key, the value and the allowed values.
+
+    >>> read_address("listen", "127.0.0.1:99999")
+    Traceback (most recent call last):
+    gapless.core.errors.UsageError: listen: '127.0.0.1:99999' is not an address: write host:port, such as 127.0.0.1:7400
+    """
+    try:
+        return Address.parse(text)
+    except AddressError as error:
+        raise UsageError(f"{key}: {error}") from None
 
 
 def _parameters(found: _OverlayFile) -> dict[str, bool | int]:

@@ -17,7 +17,16 @@ from collections.abc import Iterable
 from gapless.core.address import Address
 from gapless.core.errors import UsageError
 
-__all__ = ["ReservedPorts", "refuse_used_ports"]
+__all__ = ["ReservedPorts", "bind_problem", "refuse_used_ports"]
+
+
+def bind_problem(error: OSError | UnicodeError) -> str:
+    """Return why an address cannot be used; the event loop would repeat the address."""
+    if isinstance(error, UnicodeError):  # a host name that IDNA does not allow
+        return str(error)
+    if isinstance(error, socket.gaierror) or not error.errno:
+        return error.strerror or str(error)
+    return os.strerror(error.errno)
 
 
 def refuse_used_ports(addresses: Iterable[Address]) -> None:
