@@ -174,6 +174,14 @@ def test_an_error_of_the_user_is_readable(
         Sink(stream.stream(**options), tmp_path).run()
 
 
+def test_an_error_of_the_schema_of_a_user_is_readable(
+    spark: SparkSession, stream: Stream, tmp_path: Path
+) -> None:
+    read = spark.readStream.format("gapless").option("servers", stream.servers)
+    with pytest.raises(PySparkException, match="column 'n' cannot be DATE"):
+        Sink(read.schema("n DATE").load(), tmp_path).run()
+
+
 # --- released and retained ticks ----------------------------------------------------------------------
 
 BRIEF = Parameters(retention_s=1, aet_ms=500, ack_ms=100, interest_grace_s=1)

@@ -19,14 +19,14 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from gapless.core.errors import UsageError
+from gapless.core.errors import GaplessError, UsageError
 from gapless.spark.batch import BatchReader
 from gapless.spark.columns import STANDARD, TYPES, AttributeColumn, ColumnType, check_names
 from gapless.spark.options import SourceOptions, parse_options
 from gapless.spark.sentences import sentence_first
 from gapless.spark.sink import BatchWriter, StreamWriter, check_let_in
 from gapless.spark.sink_options import SinkOptions, parse_sink_options
-from gapless.spark.streaming import StreamReader
+from gapless.spark.streaming import RefusedStreamReader, StreamReader
 
 __all__ = ["GaplessSource"]
 
@@ -76,10 +76,14 @@ class GaplessSource(DataSource):
         """Return the reader of a batch."""
         return BatchReader(self._chosen, columns_of(schema))
 
-    @sentence_first
-    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
-        """Return the reader of a stream."""
-        return StreamReader(self._chosen, columns_of(schema))
+    def streamReader(  # noqa: N802 - Spark's name
+        self, schema: StructType
+    ) -> StreamReader | RefusedStreamReader:
+        """Return the reader of a stream. An error is raised by the reader's methods."""
+        try:
+            return StreamReader(self._chosen, columns_of(schema))
+        except GaplessError as error:
+            return RefusedStreamReader(error)
 
     @sentence_first
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:

@@ -15,6 +15,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from gapless.core.errors import GaplessError
 from gapless.core.ticks import Tick
 from gapless.spark.batch import LogPartition, read_part
 from gapless.spark.columns import AttributeColumn
@@ -26,7 +27,7 @@ from gapless.spark.options import SourceOptions
 from gapless.spark.planning import after, check_released, note_released_beginnings, ranges
 from gapless.spark.sentences import sentence_first
 
-__all__ = ["StreamReader"]
+__all__ = ["RefusedStreamReader", "StreamReader"]
 
 _IDLE_S: Final = 0.1
 """Spark polls again at once if nothing is new; it is delayed for so long."""
@@ -189,3 +190,41 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a partition, in a task."""
         return read_part(partition, self._columns, self._options.filter, self._options)
+
+
+class RefusedStreamReader(DataSourceStreamReader):
+    """In place of a reader whose options are wrong: its methods raise the error.
+
+    If Spark gets no reader, it reports that it cannot stop one, and not the error.
+    """
+
+    def __init__(self, error: GaplessError) -> None:
+        self._error = error
+
+    @sentence_first
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Raise the error, for a query without a checkpoint."""
+        raise self._error
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Return any limit: an error here would not be shown."""
+        return ReadAllAvailable()
+
+    @sentence_first
+    def latestOffset(  # noqa: N802 - Spark's name
+        self, start: dict[str, Any], limit: ReadLimit
+    ) -> dict[str, Any]:
+        """Raise the error, for a query with a checkpoint."""
+        del start, limit
+        raise self._error
+
+    @sentence_first
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Raise the error, for a query that repeats its last batch."""
+        del start, end
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Raise the error."""
+        del partition
+        raise self._error
