@@ -13,8 +13,14 @@ import pytest
 from msgspec import inspect
 
 from gapless.core.errors import ProtocolError
-from gapless.core.limits import INT_MAX, INT_MIN
-from gapless.wire import CLIENT_NOTICES, CLIENT_REQUESTS, LINK_PACKETS, decode_handshake
+from gapless.core.limits import CLIENT_COUNT_MAX, INT_MAX, INT_MIN
+from gapless.wire import (
+    CLIENT_NOTICES,
+    CLIENT_REQUESTS,
+    LINK_PACKETS,
+    decode_handshake,
+    request_number,
+)
 from gapless.wire.codec import Message, Notice, Request, _Envelope
 from gapless.wire.handshake import Handshake
 
@@ -229,6 +235,13 @@ def test_deep_nesting_is_refused_in_every_field_and_behind_the_last(group: str, 
 
 def _longer(body: bytes, mark: bytes, deep: bytes) -> bytes:
     return body.replace(mark, deep)
+
+
+def test_a_request_is_refused_by_its_number_only_if_a_notice_can_contain_the_number() -> None:
+    for number, refused in ((0, 0), (CLIENT_COUNT_MAX, CLIENT_COUNT_MAX)):
+        assert request_number(_alone(["Unsubscribe", number, 5])) == refused
+    for wrong in (-1, CLIENT_COUNT_MAX + 1, INT_MAX + 1, 2**64 - 1):
+        assert request_number(_alone(["Unsubscribe", wrong, "name"])) is None
 
 
 HELLO = ["Hello", "b", "c", [1, 1], None, 1, 1]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Generic, TypeAlias, TypeVar, get_args
+from typing import Any, Final, Generic, TypeAlias, TypeVar, get_args
 
 import msgspec
 
 from gapless.core.errors import ProtocolError
 from gapless.core.ids import BrokerId
 from gapless.core.limits import FRAME_BYTES_MAX
-from gapless.core.numbers import Count
+from gapless.core.numbers import ClientCount, Count
 from gapless.messages import (
     clients,
     mobility,
@@ -186,7 +186,7 @@ class _Head(msgspec.Struct, frozen=True, array_like=True):
     """The first two elements of a request; the others are skipped."""
 
     kind: str
-    number: Annotated[int, msgspec.Meta(ge=0)]
+    number: ClientCount
 
 
 T = TypeVar("T")

@@ -151,7 +151,11 @@ class _Pair:
         received = self._received[name]
         try:
             async with session.subscribe(
-                wanted, durable=durable, start="earliest", on_gap="report"
+                wanted,
+                durable=durable,
+                start="earliest",
+                on_gap="report",
+                create=name == "near",  # the hostile neighbour is silent before the attack
             ) as events:
                 async for event in events:
                     now_ns = time.monotonic_ns()
