@@ -3,7 +3,7 @@
 The whole run takes about twenty minutes and writes ``benchmarks/results/streams.{md,json,png}``.
 ``--quick`` uses few events and writes nothing. ``--beside`` measures another commit in turn with the
 present one, in the same run: the calls of subscribers, and the guaranteed throughput.
-``--only subscribing`` leaves out all other measurements and writes nothing.
+``--only subscribing`` and ``--only idle`` leave out all other measurements and write nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from benchmarks.streams import report
-from benchmarks.streams.beside import SOURCES, sources_of, subscribing_of, throughput_of
+from benchmarks.streams.beside import SOURCES, idle_of, sources_of, subscribing_of, throughput_of
+from benchmarks.streams.idle import KINDS, NONE
 from benchmarks.streams.measure import (
     BEST_EFFORT,
     GUARANTEED,
@@ -47,13 +48,16 @@ class Scope:
     memory_events: int
     calls: int
     """How often each kind of call of a subscriber is measured, in a round."""
+    idle_pubends: int
+    idle_s: float
+    """For so long the processor time of idle brokers is measured."""
 
 
-FULL: Final = Scope(5, 600_000, 100_000, 1_000, 10_000, 10, 3.0, 1_500_000, 20)
+FULL: Final = Scope(5, 600_000, 100_000, 1_000, 10_000, 10, 3.0, 1_500_000, 20, 1_000, 60.0)
 """Latencies are measured in many short rounds, because the load of a shared machine changes every
 minute."""
 
-QUICK: Final = Scope(1, 50_000, 10_000, 100, 500, 1, 2.0, 100_000, 5)
+QUICK: Final = Scope(1, 50_000, 10_000, 100, 500, 1, 2.0, 100_000, 5, 1_000, 20.0)
 
 
 Trees = Mapping[str, Path]
@@ -67,6 +71,7 @@ async def measure(scope: Scope, trees: Trees, console: Console) -> Findings:
     if len(trees) > 1:
         await measure_commits(found, scope, trees, console)
     await measure_subscribers(found, scope, trees, console)
+    await measure_idle_brokers(found, scope, trees, console)
     return found
 
 
@@ -97,6 +102,24 @@ async def measure_subscribers(
                         f"round {turn + 1}: {commit}, {hops} hops, "
                         f"{'busy' if busy else 'idle'}, ms: {medians}"
                     )
+
+
+async def measure_idle_brokers(
+    found: Findings, scope: Scope, trees: Trees, console: Console
+) -> None:
+    """Measure what idle pubends cost with each commit, in turn."""
+    plan = [(1, 0, NONE)]
+    plan += [(hops, scope.idle_pubends, kind) for hops in (1, 3) for kind in KINDS]
+    for turn in range(scope.rounds):
+        for hops, pubends, kind in plan:
+            for commit, sources in trees.items():
+                seen = await idle_of(sources, commit, hops, pubends, kind, scope.idle_s)
+                found.idle.append(seen)
+                shares = ", ".join(f"{each:.1%}" for each in seen.shares)
+                console.print(
+                    f"round {turn + 1}: {commit}, {hops} hops, {pubends:,} idle pubends, {kind}: "
+                    f"{shares} of a core"
+                )
 
 
 async def measure_streams(found: Findings, scope: Scope, console: Console) -> None:
@@ -137,7 +160,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few events; writes nothing")
     parser.add_argument("--rounds", type=int, help="how often each contender takes its turn")
     parser.add_argument("--beside", metavar="COMMIT", help="measure this commit in the same run")
-    parser.add_argument("--only", choices=["subscribing"], help="leave out everything else")
+    parser.add_argument("--only", choices=["subscribing", "idle"], help="leave out everything else")
     given = parser.parse_args()
     scope = QUICK if given.quick else FULL
     if given.rounds:
@@ -149,8 +172,10 @@ def main() -> None:
             trees[given.beside] = checkouts.enter_context(sources_of(given.beside))
         if given.only:
             found = Findings()
-            asyncio.run(measure_subscribers(found, scope, trees, console))
-            console.print(Markdown(report.subscribing(found)))
+            is_idle = given.only == "idle"
+            measured = measure_idle_brokers if is_idle else measure_subscribers
+            asyncio.run(measured(found, scope, trees, console))
+            console.print(Markdown((report.idle if is_idle else report.subscribing)(found)))
             return
         found = asyncio.run(measure(scope, trees, console))
     console.print(Markdown(report.markdown(found)))

@@ -21,10 +21,11 @@ from typing import Any, Final
 
 import uvloop
 
+from benchmarks.streams.idle import Idle, measure_idle
 from benchmarks.streams.measure import Throughput, measure_throughput
 from benchmarks.streams.subscribing import Subscribing, measure_subscribing
 
-__all__ = ["SOURCES", "sources_of", "subscribing_of", "throughput_of"]
+__all__ = ["SOURCES", "idle_of", "sources_of", "subscribing_of", "throughput_of"]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SOURCES: Final = ROOT / "src"
@@ -55,6 +56,13 @@ async def subscribing_of(
     """Measure the calls of subscribers with the given sources."""
     found = await _measured(sources, "subscribing", hops, busy, count)
     return [Subscribing(**each | {"commit": commit}) for each in found]
+
+
+async def idle_of(
+    sources: Path, commit: str, hops: int, pubends: int, kind: str, seconds: float
+) -> Idle:
+    """Measure idle brokers with the given sources."""
+    return Idle(**await _measured(sources, "idle", commit, hops, pubends, kind, seconds))
 
 
 async def throughput_of(
@@ -90,8 +98,13 @@ async def _throughput(*args: Any) -> Any:
     return asdict(await measure_throughput(*args))
 
 
+async def _idle(*args: Any) -> Any:
+    return asdict(await measure_idle(*args))
+
+
 _MEASUREMENTS: Final[dict[str, Callable[..., Coroutine[Any, Any, Any]]]] = {
     "subscribing": _subscribing,
+    "idle": _idle,
     "throughput": _throughput,
 }
 

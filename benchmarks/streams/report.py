@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
+from benchmarks.streams.idle import Idle
 from benchmarks.streams.measure import (
     BEST_EFFORT,
     GUARANTEED,
@@ -20,7 +21,7 @@ from benchmarks.streams.measure import (
 )
 from benchmarks.streams.subscribing import CALLS, KINDS, PRESENT, Subscribing
 
-__all__ = ["RESULTS", "Findings", "Verdict", "markdown", "subscribing", "verdicts", "write"]
+__all__ = ["RESULTS", "Findings", "Verdict", "idle", "markdown", "subscribing", "verdicts", "write"]
 
 RESULTS: Final = Path(__file__).resolve().parent.parent / "results"
 _NAME: Final = "streams"
@@ -45,6 +46,12 @@ is one write: a filter that is not covered costs one too.
 """
 
 
+IDLE_METHOD: Final = """\
+The processor time of each broker of a line while nothing is published, as a share of a core: the host of
+the pubends first. It is taken from the system, over a fixed time, after everything has settled.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """A target and whether it was met."""
@@ -63,6 +70,7 @@ class Findings:
     latencies: list[Latency] = field(default_factory=list)
     memory: Memory | None = None
     subscribing: list[Subscribing] = field(default_factory=list)
+    idle: list[Idle] = field(default_factory=list)
 
     def call_times(self, commit: str, kind: str, hops: int, busy: bool) -> list[float]:
         """Return the times of one kind of call in one setting, of all rounds."""
@@ -243,6 +251,30 @@ def subscribing(found: Findings) -> str:
     )
 
 
+_IDLE_HEADS: Final = ("commit", "hops", "idle pubends", "", "each broker", "rounds")
+
+
+def _idle_rows(found: Findings) -> Iterable[tuple[str, ...]]:
+    settings = dict.fromkeys(
+        (each.hops, each.pubends, each.kind, each.commit) for each in found.idle
+    )
+    for setting in settings:
+        hops, pubends, kind, commit = setting
+        shares = [
+            each.shares
+            for each in found.idle
+            if (each.hops, each.pubends, each.kind, each.commit) == setting
+        ]
+        medians = [statistics.median(each) for each in zip(*shares, strict=True)]
+        each_broker = ", ".join(f"{share:.1%}" for share in medians)
+        yield commit, f"{hops}", f"{pubends:,}", kind, each_broker, f"{len(shares)}"
+
+
+def idle(found: Findings) -> str:
+    """Return the part of the report about idle brokers."""
+    return "\n\n".join(("## Idle pubends", IDLE_METHOD, _table(_IDLE_HEADS, _idle_rows(found))))
+
+
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = ["| " + " | ".join(cells) + " |" for cells in (heads, *rows)]
     return "\n".join([lines[0], "|---" * len(heads) + "|", *lines[1:]])
@@ -276,6 +308,8 @@ def markdown(found: Findings) -> str:
         ]
     if found.subscribing:
         parts.append(subscribing(found))
+    if found.idle:
+        parts.append(idle(found))
     parts.append(
         f"Rounds: {len(found.of(RELAY, 1))}, of latencies {len(found.late(RELAY))}. Python {platform.python_version()} on {platform.machine()}, two cores shared with other work. "
         "Made by `make bench-streams`."

@@ -194,10 +194,11 @@ def test_over_relays_a_nearer_feeder_is_still_the_better_one() -> None:
 
 
 def test_a_silent_feeder_is_replaced_by_any_other() -> None:
-    # R9: dct_ms without data
+    # R9: dct_ms longer than usual without data; a new feeder may be of an idle stream
     table = Table(Candidate("a", 0), Candidate("b", RELAYED, relayed=True))
     table.answer("a")
-    table.context.now += microseconds(ms=DEFAULTS.dct_ms + REFRESH_MS)
+    table.context.now += microseconds(ms=DEFAULTS.dct_ms + DEFAULTS.idle_silence_max_ms)
+    table.context.now += microseconds(ms=REFRESH_MS)
     table.context.run_timers()
     table._collect()
     assert table.last_attached() == "b"

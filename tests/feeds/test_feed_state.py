@@ -59,7 +59,7 @@ def fed_trying() -> Table:
 def fed_leaving() -> Table:
     table = fed()
     table.found.append(Candidate("c", 2))
-    table.context.now += microseconds(ms=DEFAULTS.dct_ms + 1)
+    table.context.now += microseconds(ms=DEFAULTS.dct_ms + DEFAULTS.idle_silence_max_ms + 1)
     table.feed._refresh()
     return table
 

@@ -223,7 +223,7 @@ class Bench:
         """Let an SHB send an ack report."""
         shb = ShbId(broker, broker)
         member = Member(shb, MembershipId(1, membership), durable, VirtualTime(1, 1))
-        self.pubend.members.report(member, tick, self.now)
+        self.pubend.report(member, tick)
         self.pubend.update_stream_epoch()
 
     def claim(self, broker: str, counter: int) -> None:

@@ -8,6 +8,8 @@ from gapless.core.ids import ShbId, VirtualTime
 from gapless.core.limits import CHANGE_BURST
 from gapless.core.parameters import DEFAULTS, Parameters, microseconds
 from gapless.messages.records import MemberRecord, PutRecord, StreamEpochRecord
+from gapless.pubend.retention import Retention
+from gapless_lab.sim.planted_bugs import patched
 from tests.pubend.small_disk import STOCKS, Bench
 
 HOST = ShbId("s", "s")
@@ -56,10 +58,44 @@ def test_silence_does_not_overtake_a_batch_that_waits_for_its_sync() -> None:
 
 
 def test_an_idle_pubend_sends_silence_less_and_less_often_but_never_stops() -> None:
-    bench = Bench()
+    bench = Bench(Parameters(retention_s=0, idle_silence_max_ms=1_000))
     bench.run(ms=10_000)
     assert 10 <= len(bench.sent) <= 25
     assert bench.pubend.top >= bench.clock - microseconds(ms=1_100)
+
+
+def test_silence_begins_anew_after_an_event() -> None:
+    bench = Bench()
+    session = bench.open()
+    bench.run(ms=9_000)
+    assert bench.pubend.top < bench.clock - microseconds(ms=1_000)
+    bench.publish(session, 1, 1)
+    bench.run(ms=1_000)
+    assert bench.pubend.top >= bench.clock - microseconds(ms=600)
+    count = len(bench.sent)
+    for sequence in range(2, 22):
+        bench.publish(session, sequence, 1)
+        bench.run(ms=50)
+    assert len(bench.sent) - count <= 22, "a stream in use declares no silence of its own"
+
+
+def test_an_idle_pubend_is_reviewed_seldom_and_soon_after_a_report() -> None:
+    bench, reviews = Bench(), list[int]()
+    bench.run(ms=30_000)
+    review = Retention.expect_acks
+
+    def counted(retention: Retention) -> bool:
+        reviews.append(bench.now)
+        return review(retention)
+
+    with patched(Retention, "expect_acks", counted):
+        bench.run(ms=30_000)
+        assert 3 <= len(reviews) <= 5
+        bench.run(ms=1_000)
+        reviews.clear()
+        bench.report("s")
+        bench.run(ms=600)
+        assert reviews
 
 
 def test_silence_sent_before_a_crash_stays_silent_although_the_clock_is_set_back() -> None:

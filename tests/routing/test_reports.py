@@ -17,6 +17,7 @@ from gapless.messages.streams import (
 )
 from gapless.routing.reports import ReportAggregator, grouped
 
+TTL_MS = DEFAULTS.report_ttl_us // 1_000
 STOCKS, BONDS = PubendId("stocks"), PubendId("bonds")
 
 
@@ -33,12 +34,13 @@ class Relay:
         self.context = Context(Identity("n", "n", 1), parameters)
         self.hosted: list[tuple[PubendId, str, Tick]] = []
         self.here: set[PubendId] = set()
+        self.feeds: str | None = "up"
         self.reports = ReportAggregator(self.context, self, self)
         self.reports.start()
 
-    def feeder(self, pubend: PubendId) -> str:
+    def feeder(self, pubend: PubendId) -> str | None:
         del pubend
-        return "up"
+        return self.feeds
 
     def report(self, pubend: PubendId, member: Member, tick: Tick) -> bool:
         if pubend in self.here:
@@ -125,13 +127,30 @@ def test_a_new_member_is_reported_at_once() -> None:
     assert relay.passed_on() == {}
 
 
-def test_an_old_report_is_not_repeated() -> None:
+def test_a_report_is_passed_on_once() -> None:
     # A12: routers must not keep a dead host alive
     relay = Relay()
     relay.receives("s1", ["s1"], STOCKS, 5)
-    relay.run(ms=DEFAULTS.ack_report_ttl_ms + DEFAULTS.ack_ms)
-    relay.posted()
+    relay.run(ms=DEFAULTS.ack_ms)
+    assert relay.passed_on() == {("s1",): {STOCKS: 5}}
     relay.run(ms=2_000)
+    assert relay.posted() == []
+
+
+def test_a_report_waits_for_a_feeder_until_it_is_too_old() -> None:
+    relay = Relay()
+    relay.feeds = None
+    relay.receives("s1", ["s1"], STOCKS, 5)
+    relay.run(ms=2 * DEFAULTS.ack_ms)
+    assert relay.posted() == []
+    relay.feeds = "up"
+    relay.run(ms=DEFAULTS.ack_ms)
+    assert relay.passed_on() == {("s1",): {STOCKS: 5}}
+    relay.feeds = None
+    relay.receives("s1", ["s1"], STOCKS, 6)
+    relay.run(ms=2 * TTL_MS)
+    relay.feeds = "up"
+    relay.run(ms=DEFAULTS.ack_ms)
     assert relay.posted() == []
 
 
@@ -153,7 +172,8 @@ def test_the_tick_of_a_membership_only_rises_and_a_new_membership_starts_again()
         relay.run(ms=600)
         relay.reports.flush()
         expected = 10 if membership == 3 else 50
-        assert relay.passed_on() == {("s1",): {STOCKS: expected}}
+        passed_on = {} if membership == 1 else {("s1",): {STOCKS: expected}}
+        assert relay.passed_on() == passed_on
 
 
 def test_reports_for_a_pubend_of_this_broker_are_not_forwarded() -> None:
@@ -262,7 +282,7 @@ def test_ack_expected_with_pressure_is_forwarded_to_all_reporting_peers_at_once(
 def test_ack_expected_is_not_forwarded_to_peers_without_recent_reports() -> None:
     relay = Relay()
     lagging(relay)
-    relay.run(ms=DEFAULTS.ack_report_ttl_ms + DEFAULTS.ack_ms)
+    relay.run(ms=2 * TTL_MS)
     relay.posted()
     relay.reports.ack_expected("up", AckExpected(STOCKS, 100))
     assert expected(relay) == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gapless.core.parameters import Parameters
+from gapless.core.parameters import DEFAULTS, Parameters
 from gapless.core.ticks import TickRange
 from gapless.messages.streams import (
     AdvanceRequest,
@@ -190,7 +190,7 @@ def test_a_receiver_waits_while_its_router_has_no_feed_itself() -> None:
 
 def test_attachments_that_are_not_refreshed_end_and_the_last_one_ends_the_feed() -> None:
     line = fed()
-    line.run(ms=10_000)
+    line.run(ms=DEFAULTS.attach_expiry_us // 1_000 + 10_000)
     assert line.count(Detach, "n", "a") >= 1
     assert line.nodes["n"].router._routed == {}
 

@@ -206,6 +206,7 @@ class World:
         self, *chains: str, cells: dict[CellId, list[BrokerId]] | None = None, **parameters: int
     ) -> None:
         defaults = {"delta": 0, "retention_s": 0, "find_timeout_ms": 50}
+        defaults |= {"idle_silence_max_ms": 1_000}
         settings: dict[str, Any] = {**defaults, **parameters}
         self.parameters = Parameters(ordered_sessions=False, **settings)
         edges = []

@@ -162,7 +162,7 @@ class Sideways:
             nacks.end()
             self.feeders = [world[name].components.router.feeder(P) for name in ("b1", "b2")]
             cut_off = world.now
-            world.run(s=4)
+            world.run(s=8)
             self.nacks = [
                 len(world.sent_over(Nack, source, target, cut_off))
                 for source, target in (("b1", "b2"), ("b2", "b1"))

@@ -175,7 +175,7 @@ def test_a_restored_link_is_used_and_nothing_is_lost_or_repeated(
     world = island.world
     world.heal("a", "n")
     world.heal("p", "n")
-    for _ in range(20):
+    for _ in range(40):
         island.publish("X", "Y", "Z")
     assert world["n"].components.sessions.is_direct("a")
     assert world["c"].components.router.feeder(P) == "n", "c uses n again"

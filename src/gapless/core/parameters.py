@@ -16,6 +16,10 @@ from gapless.core.limits import DELTA_MAX, PARAMETER_MAX, PARAMETER_TIME_MAX
 __all__ = ["DEFAULTS", "Parameters", "allowed", "microseconds"]
 
 
+IDLE_INTERVALS: Final = 3
+"""After so many intervals of an idle stream what was not repeated is forgotten."""
+
+
 class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     """The parameters of one broker. All brokers of an overlay should have the same ``delta``."""
 
@@ -47,7 +51,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
 
     # silence and curiosity
     silence_ms: int = 100
-    idle_silence_max_ms: int = 1_000
+    idle_silence_max_ms: int = 10_000
     eager_silence_ms: int = 5
     gct_ms: int = 20
     """Gap curiosity threshold: how long a gap may last before a nack is sent (GD 3.2)."""
@@ -171,6 +175,25 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
         1).
         """
         return self.delta + 1
+
+    @property
+    def idle_us(self) -> int:
+        """How often an idle stream is looked after: silence, attachments, reports and reviews.
+
+        Members must be heard of much sooner than after ``inactive_after_s``.
+        """
+        longest_ms = min(self.idle_silence_max_ms, 1_000 * self.inactive_after_s // 4)
+        return microseconds(ms=max(longest_ms, self.silence_ms))
+
+    @property
+    def attach_expiry_us(self) -> int:
+        """How long an attachment lasts without a refresh; those of idle streams come seldom."""
+        return max(microseconds(ms=self.attach_expiry_ms), IDLE_INTERVALS * self.idle_us)
+
+    @property
+    def report_ttl_us(self) -> int:
+        """How long an ack report counts; those about idle streams come seldom."""
+        return max(microseconds(ms=self.ack_report_ttl_ms), IDLE_INTERVALS * self.idle_us)
 
 
 _MAY_BE_ZERO: Final = frozenset(

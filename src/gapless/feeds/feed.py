@@ -3,7 +3,7 @@
 A receiver is a router or the subscriber side of a broker (its *leaf*). A feed sends Attach to its
 candidates in the order of their ranks, and waits ``attach_timeout_ms`` for each. When no candidate
 is left it starts again after a growing pause. A feed gives its feeder up when the session with the
-feeder ends, when the feeder cannot feed, or when nothing arrives for ``dct_ms``. It changes to a
+feeder ends, when the feeder cannot feed, or when nothing arrives for ``dct_ms`` longer than is usual. It changes to a
 better candidate only after that candidate was reachable for a while and has replied. Until then the
 old feeder continues. The states and the table are in :mod:`.feed_state`.
 
@@ -41,6 +41,10 @@ __all__ = [
 
 _NUMBERS_PER_SCOPE: Final = 2**32
 """The attach numbers of one scope: enough for weeks at a thousand requests a second."""
+
+PATIENCE: Final = 3
+"""A feeder is silent if nothing comes for so many times as long as lately, and ``dct_ms`` (R9). The
+intervals of an idle stream double, and a silence may be lost."""
 
 
 class FeedListener(Protocol):
@@ -111,13 +115,16 @@ class Feed:
         self._pause_us = microseconds(ms=context.parameters.retry_ms)
         self._retry: Timer | None = None
         self._progress = context.now
+        self._gap_us = context.parameters.idle_us // PATIENCE
+        """About how long there was no progress lately: an idle stream moves seldom (R30)."""
         self._better_since: dict[BrokerId, int] = {}
         self._relayed_until: dict[BrokerId, int] = {}
         """Until when a broker counts as fed over relays."""
         self.eager = eager
         self.relayed = False
         self._rank_and_try(FeedInput.START)
-        context.call_later(microseconds(ms=context.parameters.attach_refresh_ms), self._refresh)
+        self._refresh_us = microseconds(ms=context.parameters.attach_refresh_ms)
+        context.call_about(self._refresh_us, self._refresh)
 
     @property
     def feeder(self) -> BrokerId | None:
@@ -142,7 +149,9 @@ class Feed:
 
     def note_progress(self) -> None:
         """Note that new knowledge has arrived."""
-        self._progress = self._context.now
+        now = self._context.now
+        self._gap_us = max(now - self._progress, self._gap_us // 2)
+        self._progress = now
 
     def set_eager(self, eager: bool) -> None:
         """Set whether silence must be sent soon."""
@@ -355,16 +364,25 @@ class Feed:
     def _refresh(self) -> None:
         if self._state is FeedState.CLOSED:
             return
-        self._context.call_later(
-            microseconds(ms=self._context.parameters.attach_refresh_ms), self._refresh
-        )
+        silent_us = self._context.now - self._progress
+        self._plan_refresh(is_idle=max(silent_us, self._gap_us) >= self._refresh_us)
         if self._current is None:
             return
-        if self._context.now - self._progress > microseconds(ms=self._context.parameters.dct_ms):
+        patience_us = microseconds(ms=self._context.parameters.dct_ms) + PATIENCE * self._gap_us
+        if silent_us > patience_us:
             self._leave_silent_feeder()
         else:
             self._send_attach(self._current.broker, self._number)
             self._look_for_better(self._current.broker)
+
+    def _plan_refresh(self, *, is_idle: bool) -> None:
+        """Wait for the next refresh: ever longer while the stream is idle and the feeder is kept."""
+        parameters = self._context.parameters
+        shortest = microseconds(ms=parameters.attach_refresh_ms)
+        longest = max(shortest, parameters.idle_us)
+        is_calm = is_idle and self._state is FeedState.FED
+        self._refresh_us = min(2 * self._refresh_us, longest) if is_calm else shortest
+        self._context.call_about(self._refresh_us, self._refresh)
 
     def _leave_silent_feeder(self) -> None:
         """Try the other candidates, then the feeder again: it was silent for too long (R9)."""
@@ -379,8 +397,9 @@ class Feed:
         """Try a candidate of better rank than the feeder that was reachable for long enough."""
         if self._trial is not None:
             return
-        present = self._find(feeder).rank
-        better = [each for each in self._ranked() if each.rank < present]
+        ranked = self._ranked()
+        present = next((each.rank for each in ranked if each.broker == feeder), 3 * RELAYED)
+        better = [each for each in ranked if each.rank < present]
         since = {
             each.broker: self._better_since.get(each.broker, self._context.now) for each in better
         }

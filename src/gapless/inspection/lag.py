@@ -92,7 +92,8 @@ class LagMeter:
         subend = cursor.subend
         if cursor.phase is not CursorPhase.LIVE or subend.feeder is None:
             return False
-        oldest = self._context.clock - microseconds(ms=self._context.parameters.dct_ms)
+        parameters = self._context.parameters
+        oldest = self._context.clock - microseconds(ms=parameters.dct_ms) - parameters.idle_us
         return subend.horizon >= oldest and cursor.settled.tick >= subend.horizon
 
 

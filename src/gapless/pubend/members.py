@@ -385,9 +385,7 @@ class Members:
     def _note_contact(self, shb: ShbId, now: int) -> None:
         """Note that an SHB was heard from, perhaps after a break."""
         silent = now - self._heard_at.get(shb, now)
-        if shb not in self._heard_since or silent > microseconds(
-            ms=self._parameters.ack_report_ttl_ms
-        ):
+        if shb not in self._heard_since or silent > self._parameters.report_ttl_us:
             self._heard_since[shb] = now
         self._heard_at[shb] = now
 

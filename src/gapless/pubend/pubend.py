@@ -452,7 +452,6 @@ class Pubend(StreamEnd):
 
     def _review(self) -> None:
         """Update member states, release the log, and open the stream epoch that is due."""
-        self._reviews.plan(often=self._size.is_tight)
         self.known_hosts.observe(self._epochs.claim, self._context.now)
         inactive, ended = self.members.update_states(self._epochs.claim, self._context.now)
         changes: list[StorageChange] = [PutRecord(row) for row in inactive]
@@ -468,7 +467,7 @@ class Pubend(StreamEnd):
         self._epochs.update()
         self.review_stream_epochs()
         self._retention.release(self._reader.review_corruption)
-        self._retention.expect_acks()
+        self._reviews.plan(often=self._retention.expect_acks())
 
     @property
     def _used(self) -> int:

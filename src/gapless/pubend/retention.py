@@ -9,6 +9,7 @@ ticks (R58).
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from gapless.core.context import Context
 from gapless.core.parameters import microseconds
@@ -23,6 +24,9 @@ from gapless.pubend.publishers import Publishers
 from gapless.pubend.stream_end import StreamEnd
 
 __all__ = ["Retention", "last_released_event"]
+
+RELEASES: Final = 64
+"""In so many parts a log of ``retention_s`` is released."""
 
 
 class Retention:
@@ -49,8 +53,11 @@ class Retention:
         self._clocks = clocks
         self._overdue = OverdueAcks(context.parameters, context.now, end.top)
 
-    def expect_acks(self) -> None:
-        """Request the acknowledgements of lagging members, also when the log is full (R57, R58)."""
+    def expect_acks(self) -> bool:
+        """Request the acknowledgements of lagging members, also when the log is full (R57, R58).
+
+        Returns whether events are overdue, or the log is near its limit.
+        """
         pubend, now = self._end.record.pubend, self._context.now
         if self._size.is_full:
             tick = self._size.tick_to_fit()
@@ -59,19 +66,23 @@ class Retention:
         tick = self._overdue.observe(now, self._end.top)
         if self._members.lagging(tick) and self._overdue.may_request(now, pressure=False):
             self._acks.request_acks(pubend, tick, pressure=False)
+        events = min(tick, self._publishers.logged[0])
+        return self._size.is_tight or self._members.lagging(events)
 
     def release(self, trimmed: Callable[[], None]) -> None:
         """Release the part of the log that is no longer needed (R56)."""
         end = self._end
         floors = [self._members.ack_floor(), self._known_hosts.floor(self._context.now)]
         floor = min((each for each in floors if each is not None), default=end.top)
-        retained_from = self._clocks.clock_view() - microseconds(
-            s=self._context.parameters.retention_s
-        )
+        retention_s = self._context.parameters.retention_s
+        retained_from = self._clocks.clock_view() - microseconds(s=retention_s)
         if self._size.is_tight:
             retained_from = max(retained_from, self._size.tick_to_fit(easily=True))
         up_to = min(end.top, retained_from, floor)
-        if up_to <= end.latest.released:
+        # the retention time passes all the time, and each release is a write
+        by_time = up_to == retained_from and not self._size.is_tight
+        step_us = microseconds(s=retention_s) // RELEASES if by_time else 0
+        if up_to <= end.latest.released + step_us:
             return
         rows = [PutRecord(row) for row in self._members.rows()]
         last_released = last_released_event(end.latest, self._publishers.logged[0], up_to)

@@ -3,7 +3,7 @@
 A review updates the states of members, releases the log and requests overdue acknowledgements. All of
 that follows from reports, from events, or from long times. So a pubend is reviewed ``ack_ms`` after
 a report. After events it is reviewed every ``ack_ms`` until their acknowledgements are overdue
-(R57). Otherwise it is reviewed as seldom as it declares silence (R30): an idle pubend costs next to
+and while they are (R57). After a start it is reviewed as after events. Otherwise it is reviewed as seldom as it declares silence (R30): an idle pubend costs next to
 nothing.
 """
 
@@ -25,9 +25,9 @@ class ReviewTimer:
         self._context = context
         self._review = review
         self._short_us = microseconds(ms=parameters.ack_ms)
-        self._long_us = max(self._short_us, microseconds(ms=parameters.idle_silence_max_ms))
+        self._long_us = max(self._short_us, parameters.idle_us)
         self._overdue_us = microseconds(ms=parameters.aet_ms) + 2 * self._short_us
-        self._busy_until = context.now
+        self._busy_until = context.now + self._overdue_us
         self._has_news = False
         self._timer = context.call_later(self._short_us, self._review)
 
@@ -47,7 +47,7 @@ class ReviewTimer:
 
     def plan(self, *, often: bool) -> None:
         """Wait for the next review."""
-        is_busy = often or self._has_news or self._context.now < self._busy_until
+        is_busy = often or self._context.now < self._busy_until
         self._has_news = False
         wait_us = self._short_us if is_busy else self._long_us
         self._timer = self._context.call_about(wait_us, self._review)

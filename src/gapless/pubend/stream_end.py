@@ -306,10 +306,9 @@ class StreamEnd:
             self._silence_us = microseconds(ms=parameters.eager_silence_ms)
             self._idle_timer = self._context.call_later(self._silence_us, self._idle)
             return
-        longest = microseconds(ms=max(parameters.silence_ms, parameters.idle_silence_max_ms))
         is_idle = self.top > before
         shortest = microseconds(ms=parameters.silence_ms)
-        self._silence_us = min(2 * self._silence_us, longest) if is_idle else shortest
+        self._silence_us = min(2 * self._silence_us, parameters.idle_us) if is_idle else shortest
         self._idle_timer = self._context.call_about(self._silence_us, self._idle)
 
     def _idle_once(self) -> None:

@@ -113,14 +113,14 @@ class Attachments:
             self.drop(routed, key)
         routed.review_eager()
 
-    def expire(self, routed: RoutedPubend) -> None:
-        """Drop the attachments that were not refreshed in time."""
-        oldest = self._context.now - microseconds(ms=self._context.parameters.attach_expiry_ms)
-        for key, attachment in list(routed.attachments.items()):
-            if attachment.refreshed < oldest:
-                self._context.mark("attachment expired")
-                self.drop(routed, key)
-        routed.review_eager()
+    def expire(self, routed: RoutedPubend, oldest: int) -> None:
+        """Drop the attachments that were last refreshed before a time."""
+        expired = [key for key, each in routed.attachments.items() if each.refreshed < oldest]
+        for key in expired:
+            self._context.mark("attachment expired")
+            self.drop(routed, key)
+        if expired:
+            routed.review_eager()
 
     def update_path(self, routed: RoutedPubend) -> None:
         """Drop the attachments that are no longer on the path, and send the reason (R13)."""

@@ -6,8 +6,9 @@ nearly the same tick form a group, which is reported with its least tick (GD 3.1
 acknowledged upstream when all downstream have acknowledged it). A report remains true, so it may
 arrive late, twice and by any route.
 
-Only reports received within ``ack_report_ttl_ms`` are passed on. A router that repeated the report
-of a dead SHB for longer would keep its membership alive for ever (A12).
+Every report is passed on once, after at most ``ack_ms``. A router that repeated the report of a dead
+SHB would keep its membership alive for ever (A12). It remembers reports for longer, to know
+whom to ask for more.
 
 Requests for reports go downstream. If the acknowledgement of a tick is overdue, AckExpected goes to
 every peer from which lower reports came, and the SHBs behind it look for their gaps (GD 3.2; R57).
@@ -89,6 +90,10 @@ class ReportAggregator:
         self._targets = targets
         self._sets: dict[BrokerId, dict[int, tuple[Member, ...]]] = {}
         self._last_reports: dict[PubendId, dict[ShbId, _LastReport]] = {}
+        self._fresh: dict[PubendId, dict[ShbId, None]] = {}
+        """The SHBs whose reports were not passed on yet."""
+        self._expired_at = context.now
+        self._ttl_us = context.parameters.report_ttl_us
         self._named: dict[BrokerId, dict[tuple[Member, ...], int]] = {}
         self._numbers: dict[BrokerId, int] = {}
         self._here: set[PubendId] = set()
@@ -166,6 +171,8 @@ class ReportAggregator:
         else:
             return  # of an earlier membership
         reports[member.shb] = _LastReport(member, tick, self._context.now, peer)
+        if not here:
+            self._fresh.setdefault(pubend, {})[member.shb] = None
 
     # --- requests for acknowledgements -------------------------------------------------------
 
@@ -196,7 +203,14 @@ class ReportAggregator:
 
     def _tick(self) -> None:
         self._context.call_later(microseconds(ms=self._context.parameters.ack_ms), self._tick)
-        oldest = self._context.now - microseconds(ms=self._context.parameters.ack_report_ttl_ms)
+        if self._context.now - self._expired_at > self._ttl_us // 4:
+            self._expire()
+        self._pass_on()
+
+    def _expire(self) -> None:
+        """Forget old reports (R41)."""
+        self._expired_at = self._context.now
+        oldest = self._context.now - self._ttl_us
         for pubend, reports in list(self._last_reports.items()):
             for shb in [shb for shb, each in reports.items() if each.at < oldest]:
                 del reports[shb]
@@ -205,16 +219,25 @@ class ReportAggregator:
                 self._here.discard(pubend)
         recent = self._context.now - microseconds(ms=self._context.parameters.aet_ms)
         self._expected = {key: at for key, at in self._expected.items() if at > recent}
-        self._pass_on()
 
     def _pass_on(self) -> None:
-        """Send every feeder the groups of members and their ticks, for all its pubends."""
+        """Send every feeder the groups of members and their ticks, for all its pubends.
+
+        A report is passed on once. Without a feeder it waits for one until it is too old.
+        """
         by_feeder: dict[BrokerId, dict[tuple[Member, ...], list[tuple[PubendId, Tick]]]] = {}
-        for pubend in sorted(self._last_reports):
-            feeder = None if pubend in self._here else self._feeders.feeder(pubend)
-            if feeder is None:
+        fresh, self._fresh = self._fresh, {}
+        oldest = self._context.now - microseconds(ms=self._context.parameters.ack_report_ttl_ms)
+        for pubend in sorted(fresh):
+            last = self._last_reports.get(pubend, {})
+            found = [last[shb] for shb in fresh[pubend] if shb in last and last[shb].at >= oldest]
+            feeder = self._feeders.feeder(pubend)
+            if not found or pubend in self._here:
                 continue
-            reports = [(each.tick, each.member) for each in self._last_reports[pubend].values()]
+            if feeder is None:
+                self._fresh[pubend] = fresh[pubend]
+                continue
+            reports = [(each.tick, each.member) for each in found]
             for tick, members in grouped(reports, self._context.parameters.ack_groups):
                 by_feeder.setdefault(feeder, {}).setdefault(members, []).append((pubend, tick))
         for feeder, sets in by_feeder.items():

@@ -33,6 +33,9 @@ class SourceListener(Protocol):
     def source_lost(self, pubend: PubendId) -> None:
         """The router has lost the feeder of a pubend."""
 
+    def top_raised(self, routed: RoutedPubend) -> None:
+        """A higher tick of a pubend is known to exist."""
+
 
 class RoutedPubend:
     """One pubend at a router; it is the listener of its own feed."""
@@ -132,7 +135,7 @@ class RoutedPubend:
         """Make a log of this broker the source, and end the feed."""
         self.log = log
         self.raise_released(released)
-        self.stream.raise_top(log.top)
+        self.raise_top(log.top)
         self.close_feed()
         log.set_eager(self.is_eager)
 
@@ -169,7 +172,7 @@ class RoutedPubend:
     def feed_found(self, at: Tick) -> None:
         """The feed has a feeder."""
         # also when nothing is cached: a router that forgot this would offer tick 0 (A24)
-        self.stream.raise_top(at)
+        self.raise_top(at)
         self._epochs_requested.clear()
         self.outstanding_nacks.clear()
         self._advanced = (0, 0)
@@ -177,7 +180,7 @@ class RoutedPubend:
 
     def feed_sent_up_to(self, at: Tick) -> None:
         """The feeder has sent everything up to a tick."""
-        self.stream.raise_top(at)
+        self.raise_top(at)
         if self.feed is not None and self._paths.is_best_effort(self.pubend):
             self.feed.note_progress()  # without silence, a reply is the only sign of progress
 
@@ -187,6 +190,12 @@ class RoutedPubend:
         self._listener.source_lost(self.pubend)
 
     # --- progress ----------------------------------------------------------------------------
+
+    def raise_top(self, tick: Tick) -> None:
+        """Note that a tick exists, of which nothing else is known (R8)."""
+        if tick > self.stream.top:
+            self.stream.raise_top(tick)
+            self._listener.top_raised(self)
 
     def raise_released(self, up_to: Tick) -> None:
         """Note that the log is released up to a tick."""

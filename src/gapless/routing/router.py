@@ -4,7 +4,7 @@ For each pubend a router has an istream, attachments, and a source (:mod:`.route
 the log if the pubend is at this broker, and a feed otherwise. The router filters a knowledge range
 for a receiver if the tables of its direction are sufficient, and sends it whole otherwise. New
 knowledge without an event for the receiver is withheld. A timer sends it, many pubends in one
-message. Everything else is sent at once.
+message; it looks only at pubends that have moved since. Everything else is sent at once.
 
 A router makes F only by filtering, and sends nothing for a tick that it does not know: the receiver
 sees a gap and sends a nack. The router requests unknown ticks once for all receivers
@@ -64,6 +64,8 @@ class Router:
         self._paths = paths
         self._account = MemoryAccount()
         self._routed: dict[PubendId, RoutedPubend] = {}
+        self._withheld: dict[PubendId, RoutedPubend] = {}
+        """The pubends of which a receiver may not have been sent everything up to the top."""
         self._epoch_sender = StreamEpochSender(context)
         self._sender = StreamSender(context, filtering, self._epoch_sender)
         self._attachments = Attachments(context, filtering, paths)
@@ -250,7 +252,7 @@ class Router:
         """
         routed = self._routed.get(message.pubend)
         if routed is not None and routed.feeder == peer:
-            routed.stream.raise_top(message.tick)
+            routed.raise_top(message.tick)
 
     def pause_peer(self, peer: BrokerId) -> None:
         """Send a peer nothing of the streams: its route is congested (R40)."""
@@ -329,6 +331,10 @@ class Router:
             lambda: self._still_without_source(pubend),
         )
 
+    def top_raised(self, routed: RoutedPubend) -> None:
+        """A higher tick of a pubend is known to exist: the timer sends what is known below it."""
+        self._withheld[routed.pubend] = routed
+
     def _still_without_source(self, pubend: PubendId) -> None:
         routed = self._routed.get(pubend)
         if routed is not None and not routed.has_source:
@@ -365,6 +371,7 @@ class Router:
         self, routed: RoutedPubend, knowledge: KnowledgeRange, *, first: bool, opens: bool
     ) -> None:
         """Add a knowledge range to the istream and send what is new (R34)."""
+        self._withheld[routed.pubend] = routed
         top = routed.stream.top
         new_ranges = routed.stream.accumulate(knowledge)
         routed.outstanding_nacks.answered(knowledge.low, knowledge.high)
@@ -452,10 +459,9 @@ class Router:
         self._context.call_later(
             microseconds(ms=self._context.parameters.silence_ms), self._send_silence
         )
+        withheld, self._withheld = self._withheld, {}
         self._sender.send_silence(
-            routed
-            for routed in self._routed.values()
-            if not self._paths.is_best_effort(routed.pubend)
+            routed for routed in withheld.values() if not self._paths.is_best_effort(routed.pubend)
         )
 
     def _expire(self) -> None:
@@ -463,8 +469,9 @@ class Router:
         self._context.call_later(
             microseconds(ms=self._context.parameters.attach_refresh_ms), self._expire
         )
+        oldest = self._context.now - self._context.parameters.attach_expiry_us
         for routed in list(self._routed.values()):
-            self._attachments.expire(routed)
+            self._attachments.expire(routed, oldest)
             if routed.was_idle():
                 routed.close_feed()
                 del self._routed[routed.pubend]

@@ -200,9 +200,7 @@ class StreamSender:
         for routed in all_routed:
             masks = MatchMasks(self._filtering)
             for attachment in routed.attachments.values():
-                if attachment.state is not _FED:
-                    continue
-                if attachment.sent < routed.stream.top:
+                if attachment.state is _FED and attachment.sent < routed.stream.top:
                     self.send_through(routed, attachment, routed.stream.top, masks)
         self.flush()
 

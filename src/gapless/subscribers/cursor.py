@@ -316,6 +316,7 @@ class Cursor:
         start = self.start
         if self.seek_count == saved.seek_count and isinstance(start, Started):
             self.start = start._replace(acked_stored=max(start.acked_stored, saved.acked))
+            self.subend.reports.note_news()
         self.log_holds.saved(saved.log_hold)
 
     # --- live ------------------------------------------------------------------------------------

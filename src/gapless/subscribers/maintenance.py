@@ -49,8 +49,10 @@ class Maintenance:
         self._registry.save_acknowledgements()
         ttl = microseconds(s=self._context.parameters.log_hold_ttl_s)
         due = self._context.now - self._refreshed_at > ttl // 4
+        time = self._subends.reporter.time
         for subend in self._subends.guaranteed.values():
-            self._subends.reporter.report(subend)
+            if subend.reports.is_due(self._context.now, time):
+                self._subends.reporter.review(subend)
             for cursor in subend.cursors.values():
                 if cursor.log_holds.current is not None and not cursor.is_pending:
                     cursor.log_holds.refresh(due=due)

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gapless.core.context import Context
-from gapless.core.ids import PubendId
+from gapless.core.ids import BrokerId, PubendId, VirtualTime
+from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.streams import AckReport, DefineMemberSet, Member
 from gapless.subscribers.protocols import Interest
+from gapless.subscribers.report_state import SentReport
 from gapless.subscribers.subend import Subend
 
 __all__ = ["AckReporter"]
@@ -29,19 +31,53 @@ class AckReporter:
         self._ending: list[dict[PubendId, Tick]] = []
         """The ticks that ended durable subscriptions need while their records are still on disk."""
 
+    def review(self, subend: Subend) -> None:
+        """Report what is new, or repeat the last report if its pause is over."""
+        subend.reports.note_computed()
+        sent = subend.reports.last
+        if sent is not None and self._context.now < sent.repeat_at:
+            new = (subend.feeder, self._member(subend), self._ack_floor(subend))
+            if new == sent[:3]:
+                return
+        self.report(subend)
+
+    @property
+    def time(self) -> VirtualTime:
+        """The virtual time that reports contain."""
+        return self._interest.time
+
     def report(self, subend: Subend) -> None:
         """Send the membership of this SHB and its ack floor for a pubend."""
         feeder = subend.feeder
         if feeder is None:
             return
-        tick = self._ack_floor(subend)
-        subend.note_reported(tick)
-        durable = any(cursor.subscription.durable for cursor in subend.cursors.values())
-        member = Member(self._context.identity.shb, subend.membership, durable, self._interest.time)
+        tick, member = self._ack_floor(subend), self._member(subend)
+        pause_us = self._pause_us(subend, (feeder, member, tick))
+        repeat_at = self._context.now + pause_us
+        subend.reports.note_sent(SentReport(feeder, member, tick, pause_us, repeat_at))
         # negative, so that it differs from the numbers of the router at the same broker
         number = -subend.number
         self._context.send(feeder, DefineMemberSet(number, (member,)))
         self._context.send(feeder, AckReport(number, ((subend.pubend, tick),)))
+
+    def _member(self, subend: Subend) -> Member:
+        durable = any(cursor.subscription.durable for cursor in subend.cursors.values())
+        return Member(self._context.identity.shb, subend.membership, durable, self._interest.time)
+
+    def _pause_us(self, subend: Subend, new: tuple[BrokerId, Member, Tick]) -> int:
+        """Return when to repeat a report if nothing changes.
+
+        What is new is repeated soon, because it may be lost. That everything is acknowledged is new
+        with every silence of an idle stream, and is repeated with the next one.
+        """
+        parameters, sent = self._context.parameters, subend.reports.last
+        shortest = microseconds(ms=parameters.ack_ms)
+        longest = max(shortest, parameters.idle_us)
+        if sent is None or sent[:2] != new[:2]:
+            return shortest
+        if sent.tick == new[2]:
+            return min(2 * sent.pause_us, longest)
+        return longest if new[2] == subend.horizon else shortest
 
     def _ack_floor(self, subend: Subend) -> Tick:
         floor = subend.horizon

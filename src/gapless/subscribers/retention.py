@@ -70,7 +70,7 @@ class LogRetention:
         """
         cursor = self._cursor
         if cursor.phase is CursorPhase.LIVE and cursor.log_holds.is_safe:
-            return max(self.retained_from, cursor.subend.reported or 0)
+            return max(self.retained_from, cursor.subend.reports.greatest or 0)
         return self.needed
 
     def is_kept_above(self, tick: Tick) -> bool:

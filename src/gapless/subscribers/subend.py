@@ -46,6 +46,7 @@ from gapless.stream.ranges import KnowledgeConflictError, cut
 from gapless.subscribers.cursor import Cursor
 from gapless.subscribers.groups import CursorGroups
 from gapless.subscribers.protocols import PubendRequester
+from gapless.subscribers.report_state import ReportState
 from gapless.subscribers.start_query import StartQuery
 from gapless.subscribers.subend_nacks import SubendNacks
 from gapless.subscribers.subend_state import Closed, Joining, NoBase, Open, SubendListener
@@ -73,8 +74,7 @@ class Subend:
         self.number = number
         """Identifies the subend among those of this SHB."""
         self.groups = CursorGroups()
-        self.reported: Tick | None = None
-        """The greatest tick that this SHB has reported in this incarnation."""
+        self.reports = ReportState()
         self.served: VirtualTime | None = None
         """The virtual time up to which this SHB is served at the horizon."""
         self.fault = ""
@@ -127,9 +127,9 @@ class Subend:
     @property
     def retained_above(self) -> Tick | None:
         """Reports keep the log above this tick. A new member's row starts with its epoch (R53)."""
-        if self.reported is None or self._listed_after is None:
+        if self.reports.greatest is None or self._listed_after is None:
             return None
-        return max(self.reported, self._listed_after)
+        return max(self.reports.greatest, self._listed_after)
 
     @property
     def is_open(self) -> bool:
@@ -172,18 +172,16 @@ class Subend:
         self._stream.forget_all()
         self._nacks.close()
 
-    def note_reported(self, tick: Tick) -> None:
-        """This SHB has reported a tick."""
-        self.reported = max(tick, self.reported or 0)
-
     def register(self, cursor: Cursor) -> None:
         """Note the phase and the filters of a cursor, which may be new."""
         self.groups.register(cursor)
+        self.reports.note_news()
         self._review_eager()
 
     def forget(self, cursor: Cursor) -> None:
         """A subscription does not need the pubend any more."""
         self.groups.forget(cursor)
+        self.reports.note_news()
         self._review_eager()
 
     def cursors_behind(self) -> Iterable[Cursor]:
@@ -460,6 +458,7 @@ class Subend:
 
     def _moved(self) -> None:
         """Notify the listener that the horizon has moved."""
+        self.reports.note_news()
         if self.fault and self.horizon >= self._fault_at:
             self.fault = ""
             self._listener.stalled(self)

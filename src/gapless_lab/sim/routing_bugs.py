@@ -99,11 +99,12 @@ def _reports_for_silent_hosts(original: Any) -> Any:
 
     def tick(self: Any) -> None:
         now, late = self._context.now, microseconds(ms=2 * self._context.parameters.ack_ms)
-        for reports in self._last_reports.values():
+        for pubend, reports in self._last_reports.items():
             highest = max((each.tick for each in reports.values()), default=0)
             for shb, each in reports.items():
                 if now - each.at > late:
                     reports[shb] = each._replace(tick=highest, at=now)
+                    self._fresh.setdefault(pubend, {})[shb] = None
         original(self)
 
     return tick

@@ -52,7 +52,7 @@ class ConvergenceInvariant(Invariant):
         parameters, options = global_state.parameters, global_state.options
         depth = len(global_state.world.topology.cells) + 1
         hop_us = microseconds(ms=parameters.silence_ms) + 4 * options.delay_us_max
-        self._lag_us = 2 * microseconds(ms=parameters.idle_silence_max_ms) + 2 * depth * hop_us
+        self._lag_us = 2 * parameters.idle_us + 2 * depth * hop_us
         """How far a horizon may be behind the top, at most."""
         self._floor_lag_us = self._lag_us + 2 * depth * microseconds(ms=parameters.ack_ms)
         self._reported: set[tuple[BrokerId, PubendId, int]] = set()
