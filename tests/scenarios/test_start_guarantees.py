@@ -561,7 +561,7 @@ def after_many_incarnations(retention_s: int) -> tuple[BrokerHarness, Publisher,
         ann.connect()
         ann.open()
         ann.publish(f"old{incarnation}", number=1_000)
-    world.run(s=60)
+    world.run(s=75)  # longer than before: of many known times the nearest are merged
     updates = world.hold(of(Announce, source="a", target="n"))
     world.restart("p")
     world.restart("n")
