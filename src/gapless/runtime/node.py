@@ -22,12 +22,13 @@ from gapless.core.address import Address
 from gapless.core.effects import Fetch, Write
 from gapless.core.errors import DiskFullError, UsageError
 from gapless.core.events import MachineEvent, Stopping
-from gapless.core.ids import BrokerId, PubendId
+from gapless.core.ids import BrokerId
 from gapless.core.version import PROTOCOL_VERSIONS, VERSION
 from gapless.runtime.acceptor import Acceptor
 from gapless.runtime.authentication import Authenticator
 from gapless.runtime.clients import CHECKS_PER_KEEPALIVE, ClientSessions
 from gapless.runtime.connection import FramedConnection, WriteScheduler
+from gapless.runtime.corruption_log import CORRUPTION_LOG_INTERVAL_S, CorruptionLog
 from gapless.runtime.disk_queue import DiskQueue
 from gapless.runtime.disk_space import SPACE_CHECK_INTERVAL_S, DiskWatch, with_log_limits
 from gapless.runtime.driver import Driver, read_clocks
@@ -48,12 +49,8 @@ __all__ = ["Node"]
 ACCEPTING_TURNS = 3
 """Turns of the loop between accepting a connection and the call of its ``connection_made``."""
 
-
 STEP_WINDOW_S = 60
 """How often another window starts for the metric of the longest step."""
-
-CORRUPTION_LOG_INTERVAL_S = 0.5
-"""How often newly found corruptions are written to the log file."""
 
 
 class Node:
@@ -91,7 +88,7 @@ class Node:
         self.disk_watch = DiskWatch(
             settings.data, settings.parameters.disk_free_bytes_min, self._log
         )
-        self._logged_corruptions: dict[PubendId, str] = {}
+        self._corruption_log = CorruptionLog(self._log)
         self._is_started = False
         """Whether clients can connect, so that a failure from now on is not one of the start."""
         self._is_made = False
@@ -318,15 +315,7 @@ class Node:
             log.warning("open to other computers", address=str(self._address), lets_in=who)
 
     def _log_corruptions(self) -> None:
-        """Log every corrupt log once, and once that its corruption was released (P8)."""
-        corruptions = self.broker.components.pubends.corruptions
-        for pubend, why in corruptions.items():
-            if self._logged_corruptions.get(pubend) != why:
-                self._log.error("log is corrupt, the stream stalls", pubend=pubend, reason=why)
-        for pubend in self._logged_corruptions:
-            if pubend not in corruptions:
-                self._log.info("corruption is released from the log", pubend=pubend)
-        self._logged_corruptions = corruptions
+        self._corruption_log.review(self.broker.components.pubends.corruptions)
 
     # --- effects of the machine (EffectHandler) ------------------------------------------------
 
