@@ -20,6 +20,7 @@ from gapless.messages.operating import (
     RemoveDurable,
     SeekDurable,
 )
+from gapless.subscribers.corrupt import CorruptSubscriptions
 from tests.broker.harness import BrokerHarness
 from tests.mobility.test_finding import (
     is_new,
@@ -34,7 +35,9 @@ from tests.mobility.test_finding import (
 
 def corrupt(world: BrokerHarness, broker: str) -> None:
     """Make the record of a subscription corrupt, as if it had been found so at the start."""
-    world[broker].components.finder._corrupt._problems["desk"] = "its checksum does not fit"
+    corrupt = world[broker].components.finder._corrupt
+    assert isinstance(corrupt, CorruptSubscriptions)
+    corrupt._problems["desk"] = "its checksum does not fit"
 
 
 def refused_as_corrupt(answer: Any) -> bool:

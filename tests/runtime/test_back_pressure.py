@@ -20,7 +20,8 @@ from gapless.messages.clients import (
     Refused,
 )
 from gapless.messages.operating import BrokerReply, GetBroker, ListPubends, PubendList
-from gapless.messages.overlay import Packet, PeerSessionId, Relayed
+from gapless.messages.overlay import Packet, PeerSessionId
+from gapless.messages.streams import KnowledgeRange, Publication, StreamData
 from gapless.wire import LINK_PACKETS
 from tests.runtime.nodes import LOOPS, run, until, world
 from tests.runtime.raw_client import RawClient
@@ -149,7 +150,8 @@ def test_the_machine_gets_an_event_when_a_link_is_full_and_when_it_is_drained(lo
             assert other is not None
             node.links.handle = handled.append
             other.connection.pause_reading()
-            large = Relayed(("b1", "b2", "b3"), 1, bytes(50_000))
+            event = Publication(1, "p", 1, {}, bytes(50_000))
+            large = StreamData(PubendId("P", 1), 1, KnowledgeRange(1, 1, 1, 0, (event,)))
             ends = (PeerSessionId(1, 1), PeerSessionId(1, 1))
             packet = LINK_PACKETS.encode(Packet(*ends, 1, (large,)))
             while LinkFull("b2") not in handled:

@@ -55,7 +55,7 @@ def name_pattern(text: str) -> Pattern:
     return Pattern.parse(escaped.replace("*", "%").replace("?", "_"), "\\")
 
 
-class HostingSearch(Protocol):
+class RequestResolver(Protocol):
     """Requests for a durable subscription by its name alone (MV-15)."""
 
     def resolve(self, client: str, request: int, name: str, execute: Callable[[], None]) -> None:
@@ -71,7 +71,7 @@ class SubscriptionInspection:
         registry: Registry,
         corrupt: CorruptSubscriptions,
         meter: LagMeter,
-        search: HostingSearch,
+        search: RequestResolver,
     ) -> None:
         self._context = context
         self._registry = registry

@@ -26,10 +26,9 @@ from gapless.messages.mobility import (
 )
 from gapless.messages.operating import AllDurableList, ListAllDurable
 from gapless.mobility.find import SubscriptionFinder
-from gapless.mobility.protocols import SubscriptionsByName
+from gapless.mobility.protocols import CorruptNames, SubscriptionsByName
 from gapless.mobility.walk import Walks
 from gapless.overlay.tree import Tree
-from gapless.subscribers.corrupt import CorruptSubscriptions
 from gapless.subscribers.subscription import HostedSubscription
 
 __all__ = ["SubscriptionCollector", "first_page"]
@@ -102,7 +101,7 @@ class SubscriptionCollector:
         tree: Tree,
         walks: Walks,
         registry: SubscriptionsByName,
-        corrupt: CorruptSubscriptions,
+        corrupt: CorruptNames,
         finder: SubscriptionFinder,
     ) -> None:
         self._context = context

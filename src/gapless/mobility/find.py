@@ -29,10 +29,9 @@ from gapless.messages.mobility import (
     WalkKey,
 )
 from gapless.mobility.find_state import FINAL, FindInput, FindState, next_state
-from gapless.mobility.protocols import KnownClaims, SubscriptionsByName
+from gapless.mobility.protocols import CorruptNames, KnownClaims, SubscriptionsByName
 from gapless.mobility.walk import Walks
 from gapless.overlay.tree import Tree
-from gapless.subscribers.corrupt import CorruptSubscriptions
 
 __all__ = ["ClientAddresses", "FindDone", "FindResult", "SubscriptionFinder", "preferred"]
 
@@ -157,7 +156,7 @@ class SubscriptionFinder:
         walks: Walks,
         registry: SubscriptionsByName,
         claims: KnownClaims,
-        corrupt: CorruptSubscriptions,
+        corrupt: CorruptNames,
         addresses: ClientAddresses,
     ) -> None:
         self._context = context

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from gapless.core.ids import PubendId, ShbId
@@ -14,6 +14,7 @@ from gapless.subscribers.subscription import HostedSubscription
 __all__ = [
     "AwayBrokers",
     "ConnectedClients",
+    "CorruptNames",
     "HostedSubscriptions",
     "KnownClaims",
     "StartFilters",
@@ -32,6 +33,14 @@ class HostedSubscriptions(Protocol):
 
     def end(self, subscription: HostedSubscription) -> None:
         """End a subscription, also on disk."""
+
+
+class CorruptNames(Protocol):
+    """The durable subscriptions of this broker whose records are corrupt (P8)."""
+
+    @property
+    def names(self) -> Collection[str]:
+        """Their names."""
 
 
 class StartFilters(Protocol):
