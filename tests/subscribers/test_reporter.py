@@ -13,6 +13,7 @@ from gapless.messages.clients import Progress, Seek, StartKind, StartPoint, Subs
 from gapless.messages.pubend_requests import Read, ReadReply, ReleaseLogHold
 from gapless.messages.streams import AckReport
 from gapless.subscribers.cursor_state import CursorPhase
+from gapless.subscribers.retention import LogRetention
 from tests.broker.harness import BrokerHarness, P
 from tests.scenarios.brokers import Publisher, Subscriber, of
 
@@ -133,6 +134,31 @@ def test_a_disconnected_durable_client_retains_the_log_above_its_acknowledged_ti
     x.come_back()
     world.run(s=1)
     assert (x.events, x.gaps) == (["e1"], [])
+
+
+def test_a_report_examines_few_of_many_absent_subscriptions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # every broker reports twice a second, and thousands of subscriptions may be absent
+    world, ann = stage()
+    away = [world.subscriber("n", f"x{each}", "TRUE", durable=True) for each in range(20)]
+    world.run(s=1)
+    for each in away:
+        each.leave()
+    tick = ann.publish("e1")
+    world.run(s=1)
+    examined: list[LogRetention] = []
+    needed = vars(LogRetention)["needed"].fget
+
+    def counted(retention: LogRetention) -> Tick | None:
+        examined.append(retention)
+        found: Tick | None = needed(retention)
+        return found
+
+    monkeypatch.setattr(LogRetention, "needed", property(counted))
+    world.run(ms=500)
+    assert reported(world) < tick
+    assert 1 <= len(examined) <= 3
 
 
 def test_without_a_feeder_nothing_is_reported() -> None:

@@ -91,6 +91,7 @@ def run_broker(path: Path, *, supervised: bool = False, restarts: int = 0) -> in
         set_up_logs(config.log.level, config.log.format, _log_file(config.log))
         _allow_many_connections()
         keep_freed_memory()
+        gc.disable()  # what the start makes is kept; settle_down enables it again
         return run_loop(serve(config, supervised=supervised))
     except KeyboardInterrupt:  # the event loop handles signals from now on
         sys.stderr.write("broker stops before it is ready: signal SIGINT\n")
@@ -226,11 +227,12 @@ def _is_pipe(descriptor: int) -> bool:
 
 
 def settle_down() -> None:
-    """Exclude the objects of the start from garbage collection, and set its thresholds."""
+    """Begin garbage collection, without the objects of the start."""
     sys.setswitchinterval(SWITCH_S)
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
+    gc.enable()
 
 
 def _allow_many_connections() -> None:

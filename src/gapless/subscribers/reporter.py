@@ -86,9 +86,7 @@ class AckReporter:
         for cursor in subend.cursors.values():
             if cursor.is_up_to_date:
                 continue  # the usual case, among thousands of cursors
-            limit = cursor.retention.report_limit
-            if limit is not None and limit < floor:
-                floor = limit
+            floor = cursor.retention.limit_report(floor)
         return floor
 
     def retain(self, needed: dict[PubendId, Tick]) -> Callable[[], None]:

@@ -73,6 +73,13 @@ class LogRetention:
             return max(self.retained_from, cursor.subend.reports.greatest or 0)
         return self.needed
 
+    def limit_report(self, tick: Tick) -> Tick:
+        """Return the greatest tick up to this one that may be reported."""
+        if isinstance(self._cursor.start, Started) and self.retained_from >= tick:
+            return tick  # no limit of a started cursor is lower, which is the usual case
+        limit = self.report_limit
+        return tick if limit is None else min(limit, tick)
+
     def is_kept_above(self, tick: Tick) -> bool:
         """Return whether the log is kept for this cursor above a tick."""
         return tick >= max(self.retained_from, self.given_up)
