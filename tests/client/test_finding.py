@@ -230,7 +230,26 @@ async def test_a_request_for_one_broker_reaches_no_other() -> None:
 
 
 @async_test
-async def test_a_redirected_subscription_fails_over_like_any_other() -> None:
+async def test_a_short_deadline_names_the_broker_that_does_not_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    # find_timeout_ms is three seconds
+    async with Overlay("line:2", on_disk=False, parameters=QUICK_SESSIONS) as overlay:
+        await overlay.kill("b2")
+        async with gapless.connect(overlay.url("b1")) as session:
+            with pytest.raises(DeadlineError, match=r"did not answer: b2"):
+                async with session.subscribe("", durable="desk", deadline_s=0.8):
+                    pytest.fail("b2 may host it")
+            assert caplog.messages[-1].endswith("create the subscription anyway; waiting")
+            with pytest.raises(DeadlineError, match=r"did not answer: b2"):
+                await session.unsubscribe("desk", deadline_s=0.8)
+            async with session.subscribe("", durable="desk", create=True, deadline_s=2.0) as made:
+                assert made.is_new
+
+
+@pytest.mark.parametrize("others", [("b1", "b2"), ("b1",)], ids=["two addresses", "one address"])
+@async_test
+async def test_a_redirected_subscription_fails_over_like_any_other(others: tuple[str, ...]) -> None:
     async with (
         Overlay("line:3", on_disk=False, parameters=SHORT) as overlay,
         gapless.connect(overlay.url("b1")) as near,
@@ -241,7 +260,7 @@ async def test_a_redirected_subscription_fails_over_like_any_other() -> None:
             there.subscribe("", durable="desk"),
         ):
             pass
-        servers = overlay.url("b1", "b2")
+        servers = overlay.url(*others)
         async with (
             gapless.connect(servers, backoff=QUICK, failover_after_s=0.05) as session,
             session.subscribe(durable="desk") as events,

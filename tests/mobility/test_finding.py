@@ -267,6 +267,45 @@ def test_a_broker_that_has_just_restarted_asks_before_it_continues_what_it_store
     assert redirected_to(opens(again)) == "b"
 
 
+def test_a_broker_that_was_cut_off_asks_before_it_continues() -> None:
+    # it did not restart; b cannot claim the subscription yet, because the log is not held for it
+    world, ann, client, answer = stage()
+    seen = ann.publish("e1")
+    world.run(s=1)
+    world.cut("p", "a")
+    world.cut("a", "b")
+    world.run(s=2)
+    world.lose(of(Superseded))
+    assert isinstance(resume_at(client, "b", answer.hosting, seen), Subscribed)
+    client.leave()
+    world.heal("p", "a")
+    world.heal("a", "b")
+    world.run(s=2)
+    again = program(world, "a", "again")
+    assert hosting_brokers(world, "a", "b") == ["a", "b"]
+    assert redirected_to(opens(again)) == "b"
+
+
+def test_a_hosting_broker_does_not_wait_for_brokers_that_it_cannot_reach() -> None:
+    world = line()
+    assert is_new(opens(program(world, "b")))
+    world.crash("p")
+    world.run(s=2)
+    again = program(world, "b", "again")
+    assert not is_new(opens(again, s=1))
+    since = world.now
+    assert not is_new(opens(program(world, "b", "later"), s=1))
+    assert not world.sent_over(FindSubscription, "b", "a", since), "it was found to be the host"
+
+
+def test_a_program_chooses_how_long_silent_brokers_are_waited_for() -> None:
+    world = line()
+    world.lose(lambda source, *_: source == "b")
+    client = program(world, "p")
+    call = Subscribe(client.number(), "desk", "TRUE", True, credit=1_000, wait_ms=500)
+    assert silent_brokers(client.call(call, s=1)) == ("b",)
+
+
 def test_a_broker_that_has_just_restarted_continues_if_nobody_has_a_newer_subscription() -> None:
     world = line()
     assert is_new(opens(program(world, "b")))

@@ -103,6 +103,7 @@ class Components(NamedTuple):
     hosting: HostingBrokers
     walks: Walks
     finder: SubscriptionFinder
+    lookups: Lookups
     collector: SubscriptionCollector
     retirement: Retirement
     stream_messages: StreamMessages
@@ -213,6 +214,7 @@ def assemble(
         hosting,
         walks,
         finder,
+        lookups,
         collector,
         retirement,
         StreamMessages(context, router, reports, subends),

@@ -55,6 +55,7 @@ class Notifications:
             each.partitions.session_closed(peer, cell)
         each.name_queries.session_closed(peer)
         each.walks.session_closed(peer)
+        each.lookups.session_closed()
         each.exchange.session_closed(peer)
         each.reports.session_closed(peer)
         each.router.session_closed(peer)

@@ -72,6 +72,10 @@ class ConnectionReporter:
         trouble = printable_line(trouble)
         _LOG.warning("%s: no broker can be reached: %s; trying again", self._session, trouble)
 
+    def waits(self, reason: str) -> None:
+        """A call waits for a broker that may host a durable subscription, until its deadline."""
+        _LOG.warning("%s: %s; waiting", self._session, printable_line(reason))
+
     def gave_up(self, error: GaplessError) -> None:
         """The link does not dial again."""
         if not isinstance(error, ClosedError):

@@ -29,7 +29,7 @@ from gapless.messages.clients import DurableFound, FindDurable, RefusalCause, Re
 if TYPE_CHECKING:
     from gapless.client.session_links import SessionLinks
 
-__all__ = ["ELSEWHERE", "HostSearch", "redirection"]
+__all__ = ["ELSEWHERE", "HostSearch", "find_wait_ms", "redirection"]
 
 ELSEWHERE: Final = frozenset({RefusalCause.WRONG_BROKER, RefusalCause.HOST_UNKNOWN})
 """Another broker hosts the subscription, or may host it."""
@@ -49,15 +49,19 @@ class HostSearch:
 
     def __init__(self, name: str, links: SessionLinks, options: SessionOptions) -> None:
         self._name = name
+        self._options = options
         self._links = links
         self._waits = _PAUSES.waits(Random(options.seed).random)  # noqa: S311
         self._redirects = 0
         self._last: Refused | None = None
         self._trouble = ""
         """Why the hosting broker could not be reached last."""
+        self._deadline_s: float | None = None
 
     async def next_link(self, refused: Refused) -> ReconnectingLink | None:
         """Return the link to the broker that a refusal names; None: ask the own brokers again."""
+        if refused.silent and self._last is None and self._options.reporter is not None:
+            self._options.reporter.waits(refused.reason)
         self._last, self._trouble = refused, ""
         self._redirects += 1
         is_redirected = refused.cause is RefusalCause.WRONG_BROKER and refused.hosting is None
@@ -131,7 +135,7 @@ class HostSearch:
         *,
         changes: bool,
     ) -> Any:
-        loop = asyncio.get_running_loop()
+        loop, self._deadline_s = asyncio.get_running_loop(), deadline_s
         end = None if deadline_s is None else loop.time() + deadline_s
         link, was_lost, is_sent = self._links.main, False, False
         try:
@@ -169,15 +173,25 @@ class HostSearch:
     async def _ask(self, home: ReconnectingLink) -> _Located | Refused | None:
         """Ask the session's broker; return the host, None, or why there is no link to it yet."""
         try:
-            answer: Any = await home.call(FindDurable(0, self._name), None, changes=False)
+            request = FindDurable(0, self._name, find_wait_ms(self._deadline_s))
+            answer: Any = await home.call(request, None, changes=False)
         except HostUnknownError as error:
-            return Refused(0, str(error), RefusalCause.HOST_UNKNOWN)
+            return Refused(0, str(error), RefusalCause.HOST_UNKNOWN, silent=error.silent)
         found: DurableFound = ReconnectingLink.expect(answer, DurableFound)
         if not found.broker:
             return None
         if home.is_at(found.broker):
             return home, found.broker
         return redirection(self._name, found.broker, found.addresses)
+
+
+def find_wait_ms(deadline_s: float | None) -> int:
+    """Return how long brokers wait for each other, so that the answer comes before a deadline.
+
+    >>> find_wait_ms(1.0), find_wait_ms(None), find_wait_ms(1e9)
+    (700, 0, 60000)
+    """
+    return 0 if deadline_s is None else max(1, min(60_000, int(700 * deadline_s)))
 
 
 def redirection(name: str, broker: str, addresses: tuple[str, ...]) -> Refused:

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gapless.client.finding import ELSEWHERE
+from gapless.client.finding import ELSEWHERE, find_wait_ms
 from gapless.client.hosting import ClientHosting
 from gapless.client.link import ReconnectingLink
 from gapless.client.prefetch import Prefetch
@@ -291,6 +291,7 @@ class Inbox:
             *(((), (), None) if hosting is None else self._resume.presented()),
             take_over=settings.take_over or self.is_started,
             create=settings.create,
+            wait_ms=find_wait_ms(settings.deadline_s) if settings.durable else 0,
         )
         handshake = self.link.handshake
         if handshake is not None:

@@ -74,7 +74,8 @@ class SessionLinks:
         """Return a link to the broker that hosts a durable subscription.
 
         It tries the addresses of the redirection and those of the session, until the broker
-        answers. Later it fails over like other links of durable subscriptions.
+        answers. Later it fails over like other links of durable subscriptions, if need be to the
+        only address of the session.
         """
         if self.main.handshake is not None and self.main.handshake.broker == broker:
             if self.has_one_address:
@@ -89,7 +90,7 @@ class SessionLinks:
             if each.handshake is None or each.handshake.broker == broker:
                 return each
         configured = [Address.parse(text) for text in addresses]
-        fails_over = not self.has_one_address and self._options.failover_after_s is not None
+        fails_over = self._options.failover_after_s is not None
         link = ReconnectingLink(
             tuple(dict.fromkeys((*configured, *self._addresses))),
             self._options,

@@ -149,6 +149,10 @@ WALKS_MAX: Final = 10_000
 """Concurrent searches for durable subscriptions at a broker, its own or received ones, and requests
 that wait for them. A client that exceeds it is refused with HOST_UNKNOWN."""
 
+CONFIRMED_NAMES_MAX: Final = 100_000
+"""Durable names of which a broker has confirmed, since a session closed, that it is the host. Beyond
+that it forgets them and asks again."""
+
 SILENT_NAMED_MAX: Final = 16
 """Brokers that did not answer which an answer names."""
 

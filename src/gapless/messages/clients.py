@@ -262,6 +262,8 @@ class Subscribe(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Whether a durable subscription that another client has is taken from that client."""
     create: bool = False
     """Without ``hosting``: create it also if some broker that may host it does not answer."""
+    wait_ms: ClientCount = 0
+    """How long the other brokers are waited for at most; 0: ``find_timeout_ms``."""
 
 
 class PendingStart(msgspec.Struct, frozen=True, array_like=True):
@@ -435,6 +437,8 @@ class FindDurable(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     request: ClientCount
     subscription: Name
+    wait_ms: ClientCount = 0
+    """How long the other brokers are waited for at most; 0: ``find_timeout_ms``."""
 
 
 class DurableFound(msgspec.Struct, frozen=True, array_like=True, tag=True):

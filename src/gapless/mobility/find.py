@@ -197,22 +197,31 @@ class SubscriptionFinder:
 
     # --- searches of this broker ---------------------------------------------------------------
 
-    def find(self, name: str, done: FindDone) -> None:
-        """Ask all other brokers whether they host a subscription."""
+    def find(self, name: str, done: FindDone, wait_ms: int = 0, *, hosted: bool = False) -> None:
+        """Ask all other brokers whether they host a subscription.
+
+        ``hosted``: this broker does, and asks only brokers that can be reached for a newer host.
+        """
         running = self._own.get(name)
         if running is not None:
             self._searches[running].report_to(done)
             return
         key = self._own[name] = self._walks.next_key()
-        wait_ms = self._context.parameters.find_timeout_ms
-        self._begin(FindSubscription(key, "", name, wait_ms), None, done)
+        wait_ms = wait_ms or self._context.parameters.find_timeout_ms
+        host = self.host_here(name) if hosted else None
+        self._begin(FindSubscription(key, "", name, wait_ms), None, done, host)
 
-    def _begin(self, asked: FindSubscription, source: CellId | None, done: FindDone) -> None:
+    def _begin(
+        self,
+        asked: FindSubscription,
+        source: CellId | None,
+        done: FindDone,
+        host: SubscriptionHost | None,
+    ) -> None:
         key = asked.key
         search = self._searches[key] = _Search(asked.name, self._claims, self._me)
         search.report_to(lambda _: self._forget(key))  # the receivers may search again
         search.report_to(done)
-        host = None if source is None else self.host_here(asked.name)
         if host is not None:
             search.locate(host)
         self._walks.begin(
@@ -250,7 +259,7 @@ class SubscriptionFinder:
         elif self._walks.is_full:
             answer(FindResult(FindStatus.UNKNOWN, silent=(self._me,)))
         else:
-            self._begin(asked, cell, answer)
+            self._begin(asked, cell, answer, self.host_here(asked.name))
 
     def _is_contested(self, asked: FindSubscription) -> bool:
         """Return whether this broker searches for the name too, and goes first.

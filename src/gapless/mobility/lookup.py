@@ -10,6 +10,9 @@ A subscription that was restored from disk may have been moved to another broker
 down. So the first request by name searches too, for a newer hosting broker. If none answers in time,
 this broker continues: it never has less than what was acknowledged to it. A search that ended early,
 because another broker searches too, says nothing.
+
+The same holds when a session has closed: this broker may have been cut off meanwhile. Then only
+brokers that can be reached are waited for.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from typing import Any, Final
 
 from gapless.core.context import Context
 from gapless.core.ids import BrokerId
-from gapless.core.limits import SEARCHES_PER_CLIENT_MAX, WALKS_MAX
+from gapless.core.limits import CONFIRMED_NAMES_MAX, SEARCHES_PER_CLIENT_MAX, WALKS_MAX
 from gapless.messages.clients import DurableFound, FindDurable, RefusalCause, Refused
 from gapless.messages.mobility import FindStatus, SubscriptionHost
 from gapless.mobility.find import FindResult, SubscriptionFinder
@@ -45,15 +48,28 @@ class Lookups:
         self._me = context.identity.broker
         self._finder = finder
         self._clients = clients
-        self._unconfirmed = set(restored)
+        self._restored = set(restored)
         """Subscriptions from disk that may have been moved while this broker was down."""
+        self._is_in_doubt = False
+        """Whether a session has closed, so that the others may have been moved too."""
+        self._confirmed: set[str] = set()
+        """In doubt: names of which this broker is the host, as was found since."""
         self._waiting: Counter[str] = Counter()
         """How many requests of each client wait for a search."""
         self.handlers: Mapping[type, Callable[[str, Any], None]] = {FindDurable: self._find}
 
     def confirm(self, name: str) -> None:
-        """A client has presented a reference to a subscription: that decides, not a search."""
-        self._unconfirmed.discard(name)
+        """This broker is the host, by the reference of a client or by a search."""
+        self._restored.discard(name)
+        if self._is_in_doubt:
+            if len(self._confirmed) >= CONFIRMED_NAMES_MAX:
+                self._confirmed.clear()
+            self._confirmed.add(name)
+
+    def session_closed(self) -> None:
+        """This broker may be cut off: its clients may move their subscriptions."""
+        self._is_in_doubt = True
+        self._confirmed.clear()
 
     def resolve(
         self,
@@ -63,10 +79,12 @@ class Lookups:
         execute: Callable[[], None],
         *,
         anyway: bool = False,
+        wait_ms: int = 0,
     ) -> None:
         """Execute a request here if this broker hosts the subscription, or none does.
 
         Otherwise redirect or refuse it. ``anyway``: execute it also if some broker is silent.
+        ``wait_ms``: how long the others are waited for at most, if it is above 0.
         """
 
         def redirect(host: SubscriptionHost) -> None:
@@ -81,7 +99,7 @@ class Lookups:
             )
             self._context.notify(client, refused)
 
-        self._search(client, request, name, execute, redirect, anyway=anyway)
+        self._search(client, request, name, execute, redirect, anyway=anyway, wait_ms=wait_ms)
 
     def _find(self, client: str, call: FindDurable) -> None:
         """Answer which broker hosts a subscription; nothing is executed."""
@@ -98,7 +116,15 @@ class Lookups:
         def elsewhere(host: SubscriptionHost) -> None:
             self._context.notify(client, DurableFound(call.request, host.broker, host.addresses))
 
-        self._search(client, call.request, call.subscription, here, elsewhere, anyway=False)
+        self._search(
+            client,
+            call.request,
+            call.subscription,
+            here,
+            elsewhere,
+            anyway=False,
+            wait_ms=call.wait_ms,
+        )
 
     def _search(
         self,
@@ -109,9 +135,11 @@ class Lookups:
         elsewhere: Callable[[SubscriptionHost], None],
         *,
         anyway: bool,
+        wait_ms: int,
     ) -> None:
         found = self._finder.host_here(name)
-        if found is not None and not found.corrupt and name not in self._unconfirmed:
+        is_hosted = found is not None and not found.corrupt and name not in self._restored
+        if is_hosted and (not self._is_in_doubt or name in self._confirmed):
             here()
             return
         waiting = self._waiting[client]
@@ -133,11 +161,12 @@ class Lookups:
             if newer is not None:
                 elsewhere(self._finder.with_addresses(newer))
             elif self._may_execute(name, result, anyway=anyway):
+                self.confirm(name)
                 here()
             else:
                 self._context.notify(client, _unknown(request, name, result))
 
-        self._finder.find(name, done)
+        self._finder.find(name, done, wait_ms, hosted=is_hosted)
 
     def _newer_host(self, name: str, result: FindResult) -> SubscriptionHost | None:
         """Return the other broker that hosts a subscription; None if this one does, or none."""
@@ -154,7 +183,7 @@ class Lookups:
     def _may_execute(self, name: str, result: FindResult, *, anyway: bool) -> bool:
         if result.status is FindStatus.CONTESTED:
             return False  # the search has ended before a newer hosting broker could answer
-        self._unconfirmed.discard(name)
+        self._restored.discard(name)
         here = self._finder.host_here(name)
         if here is not None and not here.corrupt:
             return True

@@ -117,6 +117,7 @@ class SubscriberCalls:
                 call.subscription,
                 lambda: self._subscribe_found(client, call, new_filter),
                 anyway=call.create,
+                wait_ms=call.wait_ms,
             )
 
     def _subscribe_found(self, client: str, call: Subscribe, new_filter: Filter) -> None:

@@ -131,10 +131,12 @@ class HostingSearch(Protocol):
         execute: Callable[[], None],
         *,
         anyway: bool = False,
+        wait_ms: int = 0,
     ) -> None:
         """Execute a request here if this broker hosts the subscription, or none does.
 
         Otherwise redirect or refuse it. ``anyway``: execute it also if some broker is silent.
+        ``wait_ms``: how long the others are waited for at most, if it is above 0.
         """
 
 
