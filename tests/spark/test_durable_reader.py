@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("pyspark", reason='Spark is not installed: pip install "gapless[spark]"')
 
 from gapless.client.sync import SyncSession, connect_sync
+from gapless.messages.operating import ListAllDurable
 from gapless.spark.durable_reader import DurableReader
 from gapless.spark.network import OverlayClient
 from gapless.testing import SyncOverlay
@@ -100,3 +101,21 @@ def test_a_new_pubend_of_the_query_is_retained(harness: DurableReaderHarness) ->
     reader.commit({"quotes": done})  # the batch was planned before the new pubend was known
     assert harness.retained_from("orders") < new
     assert harness.retained_from("quotes") >= done
+
+
+def test_a_reader_is_found_when_the_first_server_is_another_one() -> None:
+    # the position is at b2; a new reader at b1 would start behind events that are not committed
+    with SyncOverlay("line:2") as overlay, connect_sync(overlay.url("b2")) as session:
+        there = DurableReaderHarness(overlay.url("b2"), session)
+        first, second = there.publish("quotes"), there.publish("quotes")
+        there.reader().keep({"quotes": first})
+        there.network.close()
+        here = DurableReaderHarness(overlay.url("b1"), session)
+        assert first <= here.retained_from("quotes") < second
+        reader = here.reader()
+        reader.keep({"quotes": first})
+        reader.commit({"quotes": second})
+        assert here.retained_from("quotes") >= second
+        (entry,) = session.request(ListAllDurable(0), changes=False).entries
+        assert (entry.name, entry.host.broker) == ("archive", "b2")
+        here.network.close()

@@ -1,7 +1,7 @@
 """A named reader: logs are held for it from the committed position on.
 
-It is a durable subscription that never receives an event. It is at the first server, so that a
-query finds it wherever its driver runs. A commit moves it by a seek, as an operator would. A
+It is a durable subscription that never receives an event. It is created at the first server, and
+found by its name wherever it is hosted. A commit moves it by a seek, as an operator would. A
 durable subscription without a client expires, so the driver subscribes from time to time and
 disconnects at once.
 
@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from gapless.client.position import Position
-from gapless.core.errors import GaplessError, RefusedError, UsageError
+from gapless.core.errors import GaplessError
 from gapless.core.ticks import Tick
 from gapless.messages.clients import StartKind, StartPoint, Subscribe, Subscribed
 from gapless.messages.operating import (
@@ -58,22 +58,20 @@ class DurableReader:
     def _caller(self) -> Caller:
         return self._network.caller((self._server,))
 
+    def _at_host(self, message: Any, *, changes: bool = False) -> Any:
+        """Send a request to the broker that hosts the reader; None if none hosts it."""
+        return self._caller().request_at_host(self._name, message, changes=changes)
+
     def _cursors(self) -> dict[str, CursorState] | None:
         """Return the cursors of the reader by pubend; None if it does not exist."""
         found: dict[str, CursorState] = {}
         after = None
         while True:
-            try:
-                shown = self._caller().request(GetSubscription(0, self._name, after))
-            except RefusedError:
+            shown = self._at_host(GetSubscription(0, self._name, after, durable=True))
+            if shown is None:
                 return None
             assert isinstance(shown, SubscriptionReply)
             entry = shown.entry
-            if not entry.durable:
-                raise UsageError(
-                    f"option reader: {self._name!r} is a subscription of a client at "
-                    f"{self._server}; choose another name"
-                )
             found.update({str(each.pubend): each for each in entry.cursors})
             if not entry.cursors_omitted or not entry.cursors:
                 return found
@@ -106,7 +104,9 @@ class DurableReader:
         if cursors is None:
             start = StartPoint(StartKind.POSITION, Position(positions).as_tuple())
         request = Subscribe(0, self._name, self._filter_text, durable=True, start=start, credit=0)
-        answer = self._caller().request(request, changes=True)
+        answer = self._at_host(request, changes=True)
+        if answer is None:
+            answer = self._caller().request(request, changes=True)
         assert isinstance(answer, Subscribed)
         # a seek to its own position disconnects it from this client: nothing is sent
         cursors = self._cursors() or {}
@@ -137,4 +137,4 @@ class DurableReader:
             if name in cursors and tick >= cursors[name].acked
         }
         start = StartPoint(StartKind.POSITION, Position(ahead).as_tuple())
-        self._caller().request(SeekDurable(0, self._name, start, force=True), changes=True)
+        self._at_host(SeekDurable(0, self._name, start, force=True), changes=True)

@@ -140,6 +140,13 @@ class Caller:
             self._session.request(message, deadline_s=deadline, changes=changes)
         )
 
+    def request_at_host(self, durable: str, message: Any, *, changes: bool = False) -> Any:
+        """Send a request to the broker that hosts a durable subscription; None if none hosts it."""
+        assert self._session is not None
+        return self._loop_thread.run(
+            self._session.request_at_host(durable, message, changes=changes)
+        )
+
     def start_read(self, request: ReadLog, *, retry: bool, within_s: float) -> Future[ReadPart]:
         """Request a part of a log; return a future.
 
