@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from gapless.core.ids import PubendId
-from gapless.messages.clients import FilterChanged, Order
+from gapless.messages.clients import FilterChanged, FilterSet, Order, Subscribed
+from gapless.messages.overlay import Quality
 from gapless.messages.pubend_requests import Read
 from gapless.messages.streams import KnowledgeRange, Released, StreamData, StreamSilence
 from gapless.subscribers.cursor import Cursor
@@ -176,6 +177,44 @@ def test_a_subscription_that_ends_in_the_step_of_its_start_leaves_no_cursor() ->
     y.end()
     y.leave()
     assert [*world.subend("n", P).cursors] == ["x"]
+
+
+# --- how long calls wait, in virtual time -----------------------------------------------------------
+
+
+def waited_ms(world: BrokerHarness, client: Subscriber, kind: type) -> float:
+    """Return how long a client waits for a notice."""
+    since = world.now
+    assert world.wait(lambda: bool(client.of_kind(kind)))
+    return (world.now - since) / 1_000
+
+
+@pytest.mark.parametrize("order", [Order.PUBLISHER, Order.TOTAL])
+@pytest.mark.parametrize("durable", [False, True])
+def test_no_call_on_an_idle_stream_waits_for_an_interval(order: Order, durable: bool) -> None:
+    # a hop and a write take a millisecond each; the pubends are two hops away
+    world = BrokerHarness("p-a-n")
+    for name in ("P", "Q"):
+        world.publisher("p", name)
+    world.publisher("p", "fast", quality=Quality.BEST_EFFORT)
+    options: dict[str, Any] = {"order": order, "durable": durable}
+    world.subscriber("n", "x", "kind > 0", order=order)
+    world.run(s=5)
+    search = 4 if durable else 0
+    writes = 2 if durable else 0  # the subscription, and its start
+    y = world.subscriber("n", "y", "kind > 5", **options)
+    assert waited_ms(world, y, Subscribed) <= search + writes + 0.1
+    world.run(s=5)
+    y.set_filter("kind > 7")
+    assert waited_ms(world, y, FilterSet) <= (1 if durable else 0) + 0.1
+    world.run(s=5)
+    z = world.subscriber("n", "z", "price > 7", **options)
+    assert waited_ms(world, z, Subscribed) <= search + writes + 5.1, "two hops, a write, two hops"
+    world.run(s=5)
+    z.set_filter("price < 7")
+    assert waited_ms(world, z, FilterSet) <= 6.1
+    for each in (y, z):
+        assert each.starts.keys() == {P, PubendId("Q")}
 
 
 # --- total order ----------------------------------------------------------------------------------
