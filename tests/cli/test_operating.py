@@ -436,6 +436,12 @@ def test_ls_all_lists_the_durable_subscriptions_of_every_broker(
     assert (listed[name], listed[f"{name}-b1"]) == ("b3", "b1")
     assert main(["durable", "ls", "--all", "--url", brokers.url(1)]) == 0
     assert name in capsys.readouterr().out
+    some = shown(capsys, "durable", "ls", "--all", f"{name}-b?", "--url", brokers.url())
+    assert [each["name"] for each in some["subscriptions"]] == [f"{name}-b1"]
+    first = shown(
+        capsys, "durable", "ls", "--all", f"{name}*", "--limit", "1", "--url", brokers.url()
+    )
+    assert [each["name"] for each in first["subscriptions"]] == [name]
 
 
 def test_two_subscriptions_of_one_name_are_reported_and_one_is_removed(capsys: Captured) -> None:

@@ -19,6 +19,7 @@ __all__ = [
     "all_durable",
     "duplicates",
     "entry_at",
+    "matching",
     "print_table",
     "refuse_duplicates",
     "warnings",
@@ -47,6 +48,14 @@ async def all_durable(session: Session, *, of_name: str | None = None) -> AllDur
         if not answer.more or not answer.entries or len(wanted) < len(answer.entries):
             return AllDurable(entries, [*silent])
         after = answer.entries[-1].place
+
+
+def matching(found: AllDurable, pattern: str) -> AllDurable:
+    """Return the subscriptions whose names match a pattern with ``*`` and ``?``; empty: all."""
+    from gapless.inspection.subscriptions import name_pattern
+
+    matches = name_pattern(pattern or "*").matches
+    return AllDurable([each for each in found.entries if matches(each.name)], found.silent)
 
 
 def duplicates(entries: Sequence[DurableEntry]) -> dict[str, list[str]]:

@@ -13,6 +13,7 @@ from gapless.cli.all_durable import (
     AllDurable,
     all_durable,
     entry_at,
+    matching,
     print_table,
     refuse_duplicates,
     warnings,
@@ -102,24 +103,24 @@ def _ls(
     """List durable subscriptions; names that several subscriptions have are reported."""
     settle(context, as_json=as_json)
     if everywhere:
-        if pattern or limit:
-            raise UsageError("--all lists everything; leave the pattern and --limit out")
         found = call_broker(url, all_durable, deadline_s=deadline, token_file=token_file)
-        _show_all(found, as_json=as_json)
+        _show_all(matching(found, pattern), limit, as_json=as_json)
         return
     listed = Listed(durable=True, pattern=pattern, limit=limit, whole=as_json)
     show_subscriptions(url, listed, deadline_s=deadline, as_json=as_json, token_file=token_file)
 
 
-def _show_all(found: AllDurable, *, as_json: bool) -> None:
+def _show_all(found: AllDurable, limit: int, *, as_json: bool) -> None:
+    shown = found.entries[:limit] if limit else found.entries
     if as_json:
-        print_json({"subscriptions": records(found.entries), "silent": found.silent})
-        return
-    if found.entries:
-        print_table(found.entries)
+        print_json({"subscriptions": records(shown), "silent": found.silent})
+    elif shown:
+        print_table(shown)
     else:
         console().print("no subscriptions")
-    for line in warnings(found):
+    if len(shown) < len(found.entries):
+        print_note(f"the first {len(shown):,} are listed: there are more")
+    for line in () if as_json else warnings(found):
         print_note(f"warning: {line}")
 
 
