@@ -54,3 +54,18 @@ async def test_a_session_does_not_take_a_subscription_over_from_itself_unless_it
             async with session.subscribe("", durable="desk"):
                 with pytest.raises(FencedError):
                     await events.get()
+
+
+@async_test
+async def test_a_closed_durable_subscription_is_free_while_its_session_continues() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with session.publisher("quotes") as publisher:
+            async with session.subscribe("", durable="desk") as events:
+                await publisher.publish_many({"n": n} for n in range(3))
+                assert (await events.get()).attributes == {"n": 0}
+            async with gapless.connect(overlay.url()) as other:
+                async with other.subscribe(durable="desk", take_over=False) as events:
+                    assert (await events.get()).attributes == {"n": 1}
+            await publisher.publish({"n": 3})
+            async with session.subscribe(durable="desk", take_over=False) as events:
+                assert (await events.get()).attributes == {"n": 2}

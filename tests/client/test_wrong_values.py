@@ -105,7 +105,7 @@ def session_calls(session: Session) -> Iterator[Case]:
             "filter": NO_FILTER,
             "durable": (*NO_NAME, ""),
             "start": (*NO_START, *NO_POSITION),
-            "order": NO_WORD,
+            "order": tuple(each for each in NO_WORD if each is not None),
             "prefetch": (*NO_WHOLE, None, 0),
             "ack": NO_WORD,
             "on_gap": NO_WORD,

@@ -14,6 +14,7 @@ from gapless.messages.clients import (
     Delivery,
     FilterSet,
     Gap,
+    LeaveSubscription,
     RefusalCause,
     Refused,
     Seek,
@@ -552,3 +553,24 @@ def test_the_unknown_pubends_of_all_subscriptions_together_are_bounded() -> None
     assert isinstance(client.call(Subscribe(4, "x4", "TRUE", start=more)), Refused)
     latest = StartPoint(StartKind.LATEST, unknown(1, UNKNOWN_STREAMS_MAX))
     assert isinstance(client.call(Subscribe(5, "x5", "TRUE", start=latest)), Subscribed)
+
+
+def test_a_durable_subscription_that_its_client_leaves_is_free_for_another_client() -> None:
+    world, ann = stage()
+    x, y = Requester(world, "n", "x"), Requester(world, "n", "y")
+    x.subscribe("TRUE", name="desk", durable=True)
+    y.request(LeaveSubscription("desk"))
+    assert world.subscription("n", "desk").client == "x", "only its client leaves it"
+    x.request(LeaveSubscription("desk"))
+    world.run(s=1)
+    assert world.subscription("n", "desk").client is None
+    ann.publish("e1")
+    world.run(s=1)
+    assert x.of_kind(Delivery) == []
+    answer = y.subscribe(None, name="desk", durable=True, take_over=False)
+    assert isinstance(answer, Subscribed)
+    y.request(LeaveSubscription("no such"))
+    z = Requester(world, "n", "z")
+    z.subscribe("TRUE", name="brief")
+    z.request(LeaveSubscription("brief"))
+    assert world.subscription("n", "brief").client == "z"

@@ -44,6 +44,7 @@ from gapless.messages.clients import (
     FilterSet,
     Gap,
     HostingReference,
+    LeaveSubscription,
     Order,
     PositionTuple,
     Progress,
@@ -58,6 +59,7 @@ from gapless.messages.clients import (
     Subscribed,
     SubscriptionEnded,
     SubscriptionStarted,
+    Unsubscribe,
 )
 
 if TYPE_CHECKING:
@@ -194,6 +196,14 @@ class Inbox:
         self._on_end()
         self._wake()
 
+    def leave(self) -> None:
+        """Let the broker continue without this client, before the end."""
+        assert self.link is not None
+        if self._settings.durable:
+            self.link.send(LeaveSubscription(self.name))
+        else:
+            self.link.request(Unsubscribe(self.link.numbers.next(), self.name), _ignore)
+
     def check(self) -> None:
         """Raise the error with which the subscription ended, if it has ended."""
         if self.error is not None:
@@ -328,6 +338,7 @@ class Inbox:
             and answer.order is not None
             and requested not in {None, answer.order}
         ):
+            self.leave()
             self.end(UsageError(_other_order(self.name, answer.order)))
             return
         self.is_new |= answer.is_new and not self.is_started
@@ -469,6 +480,10 @@ class Inbox:
         tick = self.prefetch.level_of(notice.pubend)
         if self.prefetch.received.get(notice.pubend, tick) < tick:
             self._progressed(((notice.pubend, tick),))
+
+
+def _ignore(notice: Any) -> None:
+    """The answer is not needed."""
 
 
 def _other_order(name: str, order: Order) -> str:

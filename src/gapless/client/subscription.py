@@ -157,11 +157,9 @@ class Subscription:
         self._leave(ClosedError("the subscription was closed"))
 
     def _leave(self, error: GaplessError) -> None:
-        """End; one that is not durable is also ended at the broker."""
-        link = self._inbox.link
-        if not (self.is_over or self._settings.durable or link is None):
-            number = link.numbers.next()
-            link.request(Unsubscribe(number, self.name), _ignore)
+        """End; at the broker a durable one stays, for any client, and another one ends too."""
+        if not (self.is_over or self._inbox.link is None):
+            self._inbox.leave()
         self._inbox.end(error)
 
     async def unsubscribe(self, *, deadline_s: float | Unset | None = _NO_DEADLINE) -> None:
@@ -444,10 +442,6 @@ class Subscription:
         seconds = chosen(deadline_s, self._settings.deadline_s)
         answer = await link.call(Seek(0, self.name, start_point), seconds, then=repositioned)
         return Position.of(dict(answer.position))
-
-
-def _ignore(notice: Any) -> None:
-    """The answer is not needed."""
 
 
 def _nothing() -> None:

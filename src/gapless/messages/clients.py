@@ -29,6 +29,7 @@ __all__ = [
     "Gap",
     "HostTime",
     "HostingReference",
+    "LeaveSubscription",
     "OpenPubend",
     "OpenPublisher",
     "Order",
@@ -430,6 +431,12 @@ class Unsubscribe(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Of a durable one: its last known hosting reference. It ends at that broker too (MV-14)."""
     durable: bool = False
     """Without ``hosting``: it is durable, and ends wherever it is hosted (MV-15)."""
+
+
+class LeaveSubscription(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The client leaves a durable subscription, which stays as if the client had disconnected (R50)."""
+
+    subscription: Name
 
 
 class FindDurable(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -21,6 +21,7 @@ from gapless.messages.clients import (
     Ack,
     Credit,
     HostingReference,
+    LeaveSubscription,
     Order,
     RefusalCause,
     Refused,
@@ -73,6 +74,7 @@ class SubscriberCalls:
             Ack: self._ack,
             Credit: self._credit,
             Unsubscribe: self._unsubscribe,
+            LeaveSubscription: self._leave,
         }
 
     def _refuse(
@@ -346,6 +348,12 @@ class SubscriberCalls:
             return self._moves.is_behind(found, reference)
         here = self._context.identity.broker
         return reference.broker != here or self._hosting.newer_hosting(reference) is not None
+
+    def _leave(self, client: str, call: LeaveSubscription) -> None:
+        """Let a client leave a durable subscription, as if it had disconnected (R50)."""
+        found = self._owned(client, call.subscription)
+        if found is not None and found.durable:
+            self._registry.disconnect(found)
 
     # --- credit, acknowledgements, seeks, filters ----------------------------------------------
 

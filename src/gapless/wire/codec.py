@@ -106,6 +106,7 @@ Request: TypeAlias = (
     | clients.SetFilter
     | clients.Seek
     | clients.Unsubscribe
+    | clients.LeaveSubscription
     | clients.FindDurable
     | clients.ReadLog
     | operating.RetireBroker

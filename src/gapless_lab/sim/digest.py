@@ -210,6 +210,7 @@ CODED: Final[tuple[type, ...]] = (
     operating.GetLag,
     operating.LagReply,
     records.TickCeilingRecord,
+    clients.LeaveSubscription,
 )
 """The number of a class is its index here; lines are renamed and added at the end, never moved."""
 

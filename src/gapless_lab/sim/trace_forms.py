@@ -165,6 +165,7 @@ _CLIENTS: Final[dict[type, str]] = {
     clients.FilterChanged: "FilterChanged {subscription} {filter} after {position}",
     clients.Seek: "Seek {request}: {subscription} to {start}",
     clients.Unsubscribe: "Unsubscribe {request}: {subscription}",
+    clients.LeaveSubscription: "LeaveSubscription {subscription}",
     clients.Unsubscribed: "Unsubscribed {request}",
     clients.FindDurable: "FindDurable {request}: {subscription}",
     clients.DurableFound: "DurableFound {request}<: at {broker}>",
