@@ -342,6 +342,11 @@ def test_paths_and_file_uris_are_local_and_other_uris_reach_spark_as_they_are_wr
     assert local_path("a", "it") == Path("a").absolute()
     assert spark_uri("s3a://bucket/x y%2F//z") == "s3a://bucket/x y%2F//z"
     assert spark_uri("file:///a") == "file:///a"
+    for wrong in ("s3a:bucket/x", "s3a:/bucket/x", "hdfs://x", "file:a", "file://host/a"):
+        with pytest.raises(UsageError, match=wrong):
+            local_path(wrong, "it")
+    assert local_path("./s3a:b", "it") == Path("s3a:b").absolute()
+    assert spark_uri("s3a:bucket") == "s3a:bucket"
     assert spark_uri("a:b") == f"file://{Path('a:b').absolute()}"
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gapless.core.errors import UsageError
+from gapless.core.errors import FilterWarning, UsageError
 from gapless.spark.columns import AttributeColumn, ColumnType
 from gapless.spark.offsets import Offset
 from gapless.spark.options import SourceOptions, parse_options
@@ -89,7 +89,10 @@ def test_start_and_end_are_a_word_a_position_or_a_time(text: str, expected: obje
             "option maxEventsPerTrigger: '0' is not a number of at least 1",
         ),
         ({"partitionBytes": "many"}, "option partitionBytes: 'many' is not a number"),
-        ({"reader": ""}, "option reader: a reader needs a name"),
+        ({"reader": ""}, "option reader: reader has 1 to 256 characters, not 0"),
+        ({"reader": "x" * 300}, "option reader: reader has 1 to 256 characters, not 300"),
+        ({"reader": "a\x00b"}, "option reader: reader has the control character"),
+        ({"start": '{"a":' * 3_000}, "option start: "),
         ({"pushDown": "maybe"}, "option pushDown: 'maybe' is neither 'true' nor 'false'"),
         ({"onRelease": "ignore"}, "option onRelease: 'ignore' is neither 'fail' nor 'skip'"),
         ({"deadline": "-1"}, "option deadline: '-1' is not a time in seconds above 0"),
@@ -100,6 +103,13 @@ def test_an_invalid_option_is_named_with_the_valid_values(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         parse_options({**SERVERS, **given})
+
+
+def test_a_filter_that_compares_with_a_name_is_warned_of() -> None:
+    with pytest.warns(FilterWarning, match="write 'IBM' if IBM is a string"):
+        parsed(filter='symbol = "IBM"')
+    with pytest.warns(FilterWarning, match="write 'IBM' if IBM is a string"):
+        parse_sink_options({**SERVERS, "advertisement": "symbol = IBM"})
 
 
 def test_the_guide_names_every_option_of_reads_and_writes() -> None:

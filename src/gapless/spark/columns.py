@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from gapless.core.errors import UsageError
+from gapless.core.errors import UsageError, shortened
 
 __all__ = ["STANDARD", "AttributeColumn", "ColumnType", "check_names", "parse_columns"]
 
@@ -75,7 +75,7 @@ def parse_columns(text: str) -> tuple[AttributeColumn, ...]:
         if match is None:
             rest = text[index:].strip()
             raise UsageError(
-                f"option columns: cannot read {rest!r}; write 'symbol STRING, price DOUBLE'"
+                f"option columns: cannot read {shortened(rest)!r}; write 'symbol STRING, price DOUBLE'"
             )
         name = match[1].replace("``", "`") if match[1] else match[2]
         found.append(AttributeColumn(name, _declared_kind(name, match[3])))

@@ -9,12 +9,12 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from gapless.client.arguments import check_filter, check_new_name
 from gapless.client.credentials import Credentials
 from gapless.client.position import Position
 from gapless.client.starts import Start, start_point_of
-from gapless.content.filter import Filter
 from gapless.core.address import parse_addresses
-from gapless.core.errors import FilterError, UsageError, shortened
+from gapless.core.errors import UsageError, shortened
 from gapless.spark.columns import AttributeColumn, parse_columns
 from gapless.spark.offsets import Offset
 from gapless.wire import token_fault
@@ -106,7 +106,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         spelled, field, parse = entry
         try:
             found[field] = parse(text.strip())
-        except (FilterError, ValueError) as error:
+        except (UsageError, ValueError) as error:
             raise UsageError(f"option {spelled}: {error}") from error
     given_token, given_file = found.pop("token", None), found.pop("token_file", None)
     if given_token and given_file:
@@ -153,7 +153,7 @@ def _servers(text: str) -> tuple[str, ...]:
 
 
 def _filter(text: str) -> str:
-    return str(Filter(text))
+    return str(check_filter("filter", text))
 
 
 def _pubends(text: str) -> tuple[str, ...]:
@@ -169,7 +169,7 @@ def _parse_start(text: str) -> Start:
         return text  # type: ignore[return-value]  # one of the two words
     try:
         return _time(text) or _position(text)
-    except (UsageError, ValueError) as error:
+    except (UsageError, ValueError, RecursionError) as error:
         raise ValueError(
             f"{shortened(text)!r} is neither 'latest', 'earliest', a position such as "
             "'{\"quotes\": 1700}' nor a time with its time zone such as "
@@ -199,9 +199,7 @@ def _count(text: str) -> int:
 
 
 def _reader(text: str) -> str:
-    if not text:
-        raise ValueError("a reader needs a name")
-    return text
+    return check_new_name("reader", text)
 
 
 def _token(text: str) -> str:

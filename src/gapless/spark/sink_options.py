@@ -7,11 +7,10 @@ from typing import Any, Final
 
 import msgspec
 
+from gapless.client.arguments import check_filter, check_new_name, check_pubend_name
 from gapless.client.credentials import Credentials
-from gapless.client.position import Position
-from gapless.content.filter import Filter
-from gapless.core.errors import FilterError, UsageError, shortened
-from gapless.core.limits import SEQUENCE_MAX
+from gapless.core.errors import UsageError, shortened
+from gapless.core.limits import CLIENT_COUNT_MAX, INT_DIGITS_MAX
 from gapless.spark.options import CREDENTIALS, DEADLINE_S, credentials_fault, parse_options
 
 __all__ = ["SinkOptions", "parse_sink_options"]
@@ -66,7 +65,7 @@ def parse_sink_options(given: Mapping[str, str]) -> SinkOptions:
             raise UsageError(_unknown(name))
         try:
             found[name.lower()] = parse(text.strip())
-        except (FilterError, ValueError) as error:
+        except (UsageError, ValueError) as error:
             raise UsageError(f"option {name.lower()}: {error}") from error
     if "batch" in found and not found.get("writer"):
         raise UsageError("option batch needs the option writer: it numbers the batches of a writer")
@@ -87,8 +86,7 @@ def _unknown(name: str) -> str:
 
 
 def _pubend(text: str) -> str:
-    Position({text: 0})  # refuses an invalid name
-    return text
+    return check_pubend_name(text, is_new=True)
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -96,17 +94,18 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _advertisement(text: str) -> str:
-    return str(Filter(text))
+    return str(check_filter("advertisement", text))
 
 
 def _writer(text: str) -> str:
     if not 0 < len(text) <= _NAME_MAX:
         raise ValueError(f"a writer has a name of 1 to {_NAME_MAX} characters")
-    return text
+    return check_new_name("writer", text)
 
 
 def _batch(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) <= SEQUENCE_MAX):
+    is_number = text.isascii() and text.isdigit() and len(text) <= INT_DIGITS_MAX
+    if not (is_number and int(text) <= CLIENT_COUNT_MAX):
         raise ValueError(f"{shortened(text)!r} is not a number of at least 0")
     return int(text)
 

@@ -10,7 +10,8 @@ from gapless.core.errors import UsageError
 
 __all__ = ["local_path", "local_uri", "spark_uri"]
 
-_SCHEME: Final = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):/")
+_SCHEME: Final = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]+):")
+"""One letter before a colon is no scheme."""
 
 
 def local_uri(path: str | Path) -> str:
@@ -49,4 +50,9 @@ def local_path(path: str | Path, what: str) -> Path:
             f"{text}: {what} is in a directory of a file system that the driver and all executors "
             f"share, not at {found[1]}://; copy it there afterwards, or mount the store"
         )
-    return Path("/" + text[found.end() :].lstrip("/")).absolute()
+    path = text[found.end() :]
+    if not path.startswith("/") or (path.startswith("//") and not path.startswith("///")):
+        raise UsageError(
+            f"{text}: write file:/ or file:/// before a path, which names no other host"
+        )
+    return Path("/" + path.lstrip("/")).absolute()
