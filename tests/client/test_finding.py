@@ -12,7 +12,9 @@ from gapless.client.finding import HostSearch
 from gapless.core.address import Address
 from gapless.core.errors import DeadlineError, UsageError
 from gapless.core.parameters import Parameters
+from gapless.messages.clients import RefusalCause, Refused
 from gapless.messages.operating import RemoveDurable
+from gapless.mobility import Lookups
 from gapless.testing import Overlay
 from tests.client.running import async_test, soon
 
@@ -227,6 +229,30 @@ async def test_a_request_for_one_broker_reaches_no_other() -> None:
             with pytest.raises(DeadlineError, match="b3"):
                 await session.request_at_broker("b3", (), removal, deadline_s=1.0)
             assert hosts(overlay) == ["b1"]
+
+
+@async_test
+async def test_brokers_that_redirect_to_each_other_are_asked_seldom_until_the_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Overlay("line:2", on_disk=False) as overlay:
+        asked: list[str] = []
+
+        def resolve(lookups: Lookups, client: str, request: int, *_: Any, **__: Any) -> None:
+            asked.append(lookups._me)
+            other = "b2" if lookups._me == "b1" else "b1"
+            where = (overlay.url(other).removeprefix("gapless://"),)
+            cause = RefusalCause.WRONG_BROKER
+            refused = Refused(request, f"it is at {other}", cause, other, addresses=where)
+            lookups._context.notify(client, refused)
+
+        monkeypatch.setattr(Lookups, "resolve", resolve)
+        async with gapless.connect(overlay.url("b1")) as session:
+            with pytest.raises(DeadlineError, match="desk"):
+                async with session.subscribe("", durable="desk", deadline_s=1.0):
+                    pytest.fail("no broker accepts it")
+        assert {"b1", "b2"} == {*asked}
+        assert len(asked) < 50, "there are pauses between rounds"
 
 
 @async_test
