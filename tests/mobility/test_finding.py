@@ -12,6 +12,7 @@ from gapless.messages.clients import (
     DurableFound,
     FindDurable,
     HostingReference,
+    LeaveSubscription,
     RefusalCause,
     Refused,
     StartKind,
@@ -228,6 +229,18 @@ def test_nothing_is_created_for_a_program_that_has_left_during_the_search() -> N
     world.run(s=3)
     assert hosting_brokers(world, "p", "a", "b") == []
     assert world["p"].coverage_marks["client left during a search"] == 1
+
+
+def test_a_subscribe_that_its_program_has_given_up_is_not_executed_after_the_search() -> None:
+    # its deadline has passed; else the subscription would belong to a client that does not listen
+    world = line()
+    client = program(world, "p")
+    client.request(Subscribe(client.number(), "desk", "TRUE", True))
+    world.run(ms=1)
+    client.request(LeaveSubscription("desk"))
+    world.run(s=3)
+    assert hosting_brokers(world, "p", "a", "b") == []
+    assert is_new(opens(client)), "the program may try again"
 
 
 # --- subscriptions that have moved -------------------------------------------------------------

@@ -31,6 +31,7 @@ from gapless.mobility.protocols import ConnectedClients
 
 __all__ = ["Lookups"]
 
+_GIVEN_UP: Final = "the client has left the subscription while it was searched for"
 _BUSY: Final = "too many searches for durable subscriptions are pending; retry later"
 
 
@@ -56,6 +57,8 @@ class Lookups:
         """In doubt: names of which this broker is the host, as was found since."""
         self._waiting: Counter[str] = Counter()
         """How many requests of each client wait for a search."""
+        self._pending: dict[tuple[str, int], str] = {}
+        """By client and number: the requests that wait, each with the name of its subscription."""
         self.handlers: Mapping[type, Callable[[str, Any], None]] = {FindDurable: self._find}
 
     def confirm(self, name: str) -> None:
@@ -65,6 +68,12 @@ class Lookups:
             if len(self._confirmed) >= CONFIRMED_NAMES_MAX:
                 self._confirmed.clear()
             self._confirmed.add(name)
+
+    def give_up(self, client: str, name: str) -> None:
+        """A client does not want a subscription any more: its requests are not executed."""
+        for key in [key for key, each in self._pending.items() if (key[0], each) == (client, name)]:
+            self._context.mark("request given up during a search")
+            del self._pending[key]
 
     def session_closed(self) -> None:
         """This broker may be cut off: its clients may move their subscriptions."""
@@ -149,13 +158,19 @@ class Lookups:
             self._context.notify(client, refused)
             return
         self._waiting[client] += 1
+        self._pending[client, request] = name
 
         def done(result: FindResult) -> None:
             self._waiting[client] -= 1
             if not self._waiting[client]:
                 del self._waiting[client]
+            is_wanted = self._pending.pop((client, request), None) is not None
             if not self._clients.is_connected(client):
                 self._context.mark("client left during a search")
+                return
+            if not is_wanted:
+                refused = Refused(request, _GIVEN_UP, RefusalCause.HOST_UNKNOWN)
+                self._context.notify(client, refused)
                 return
             newer = self._newer_host(name, result)
             if newer is not None:

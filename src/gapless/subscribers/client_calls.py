@@ -351,6 +351,7 @@ class SubscriberCalls:
 
     def _leave(self, client: str, call: LeaveSubscription) -> None:
         """Let a client leave a durable subscription, as if it had disconnected (R50)."""
+        self._search.give_up(client, call.subscription)
         found = self._owned(client, call.subscription)
         if found is not None and found.durable:
             self._registry.disconnect(found)

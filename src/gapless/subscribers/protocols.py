@@ -123,6 +123,9 @@ class HostingSearch(Protocol):
     def confirm(self, name: str) -> None:
         """A client has presented a reference to a subscription: that decides, not a search."""
 
+    def give_up(self, client: str, name: str) -> None:
+        """A client does not want a subscription any more: its requests are not executed."""
+
     def resolve(
         self,
         client: str,
