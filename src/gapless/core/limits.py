@@ -22,8 +22,7 @@ PARAMETER_MAX: Final = 2**62
 # --- values and filters -----------------------------------------------------------------------------
 
 INT_MIN: Final = -(2**63)
-"""The least integer. Integers have 64 bits, because larger ones are not exact in other
-languages."""
+"""The least integer. Integers have 64 bits: larger ones are not exact in other languages."""
 
 INT_MAX: Final = 2**63 - 1
 """The greatest integer."""
@@ -60,8 +59,7 @@ FILTER_CONJUNCTIONS_MAX: Final = 256
 indexed."""
 
 FILTER_CONSTRAINTS_MAX: Final = 4_096
-"""Interval bounds and pattern parts over all value sets of a filter. IN values are cheap, not
-free."""
+"""Interval bounds and pattern parts over all value sets of a filter. IN values are not free."""
 
 FILTER_OPERATORS_MAX: Final = 98
 """Arithmetic operators in one value. Each is one level of recursion. The limit is below
@@ -79,8 +77,7 @@ INT_DIGITS_MAX: Final = 64
 and is reported so. Python's conversion takes quadratic time."""
 
 PATTERN_MEMORY_MAX: Final = 32 * 1024 * 1024
-"""Bytes of cached compiled patterns in one process: about ten thousand patterns of the usual
-size."""
+"""Bytes of cached compiled patterns in one process: about ten thousand usual patterns."""
 
 PLACES_KEPT: Final = 64
 """Characters whose places in the last searched text are cached; each takes a bit per position."""
@@ -285,8 +282,7 @@ READ_RANGES_MAX: Final = 1_000
 epoch."""
 
 READ_FILTERS_KEPT: Final = 256
-"""Cached parsed filters of reads. A catch-up repeats its filter with every chunk. Others are parsed
-again."""
+"""Cached parsed filters of reads: a catch-up repeats its filter with every chunk."""
 
 READER_FILTERS_KEPT: Final = 256
 """Cached normal forms of filters of log readers. A reader repeats its filter with every part."""
@@ -321,8 +317,7 @@ SHOWN_CURSORS_LISTED_MAX: Final = 16
 """Cursors of each subscription in a list. The reply for one subscription has all."""
 
 SHOWN_LAGS_MAX: Final = 100
-"""Streams of durable subscriptions whose lag is in the metrics. Of more, those that are farthest
-behind."""
+"""Streams of durable subscriptions whose lag is in the metrics: those farthest behind."""
 
 LAG_CURSORS_MAX: Final = 512
 """Cursors of which one step determines the lag; the others wait for later steps."""
