@@ -288,7 +288,7 @@ async def test_publish_many_tells_which_events_of_a_batch_the_broker_refused() -
 
 
 @pytest.mark.parametrize(
-    "text", ['symbol = "IBM"', "symbol = IBM", "n > 5 AND NOT (city <> London)"]
+    "text", ['symbol = "IBM"', "symbol = IBM", "Symbol = IBM", "n > 5 AND NOT (city <> London)"]
 )
 def test_a_name_that_was_probably_meant_as_a_string_is_warned_of(text: str) -> None:
     session = gapless.connect(NOWHERE)

@@ -15,7 +15,7 @@ import gapless
 from gapless import Position
 from gapless.client import ConnectionChange, Publisher, Session, StagedWriter, Subscription
 from gapless.core.limits import CLIENT_COUNT_MAX, NAME_MAX, SEQUENCE_MAX, SHOWN_QUOTE_MAX
-from gapless.errors import AddressError, PositionError, UsageError
+from gapless.errors import AddressError, ClosedError, PositionError, UsageError
 from gapless.messages.clients import Ack, Publish, Subscribe
 from gapless.messages.operating import ListPartitions
 from gapless.testing import Overlay
@@ -323,3 +323,10 @@ async def test_an_acknowledgement_of_many_pubends_is_sent_in_parts() -> None:
 
 def acks(broker: ScriptedBroker) -> list[Ack]:
     return [each for each in broker.requests if isinstance(each, Ack)]
+
+
+@async_test
+async def test_an_acknowledgement_before_the_subscription_is_opened_is_refused() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        with pytest.raises(ClosedError, match="open the subscription first"):
+            await session.subscribe("", durable="desk").ack()

@@ -217,7 +217,7 @@ class Inbox:
     async def arrival(self) -> None:
         """Wait until something has come, or the subscription is over."""
         if self.link is None:
-            raise ClosedError("open the subscription with 'async with' first")
+            raise ClosedError("open the subscription first, as a block")
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.add(waiter)
         try:

@@ -290,7 +290,7 @@ class Publisher:
         event = encoded(attributes, payload)
         outbox = self._outbox
         if outbox.error is not None or outbox.link is None:
-            raise outbox.error or ClosedError("open the publisher with 'async with' first")
+            raise outbox.error or ClosedError("open the publisher first, as a block")
         if len(event) > outbox.event_bytes_max:
             raise UsageError(
                 f"an event of {len(event):,} bytes does not fit into a frame of this broker, "

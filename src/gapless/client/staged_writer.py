@@ -189,7 +189,7 @@ class StagedWriter:
 
     async def _staged(self, request: StageChunk) -> None:
         if self._link is None:
-            raise ClosedError("open the staged writer with 'async with' first")
+            raise ClosedError("open the staged writer first, as a block")
         # a repeated request does no harm, so a late answer is not an unknown outcome
         ReconnectingLink.expect(
             await self._link.call(request, self._deadline_s, changes=False), ChunkStaged

@@ -229,7 +229,7 @@ class Subscription:
     def _opened(self) -> ReconnectingLink:
         self._inbox.check()
         if self._inbox.link is None:
-            raise ClosedError("open the subscription with 'async with' first")
+            raise ClosedError("open the subscription first, as a block")
         return self._inbox.link
 
     # --- events --------------------------------------------------------------------------------
@@ -348,7 +348,7 @@ class Subscription:
         Without an argument: all that was handed out. The call does not wait for the broker;
         acknowledgements that are lost with a connection are sent again over the next one.
         """
-        self._inbox.check()
+        self._opened()
         if not self._settings.durable:
             raise UsageError("only a durable subscription is acknowledged; give it durable='name'")
         if isinstance(done, Event):

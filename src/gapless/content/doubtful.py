@@ -5,7 +5,7 @@ valid, and mostly matches nothing. A comparison of two attributes is also ordina
 only ``=`` and ``<>`` are looked at, and only where the way of writing suggests a string:
 
 - the right name has double quotes and the left one has none;
-- the right name begins with a capital and the left one does not;
+- the right name begins with a capital, or has only capitals, and the left one does not;
 - the left name has double quotes that it does not need, and the right one has none.
 """
 
@@ -60,7 +60,8 @@ def _meant_as_string(left: Token, right: Token, text: str) -> str | None:
     """Return the name that was probably meant as a string."""
     if _is_quoted(right, text):
         return None if _is_quoted(left, text) else str(right[1])
-    if right[1][:1].isupper() and not left[1][:1].isupper():
+    begins = right[1][:1].isupper() and not left[1][:1].isupper()
+    if begins or (right[1].isupper() and not left[1].isupper()):
         return str(right[1])
     if _is_quoted(left, text) and attribute_text(left[1]) == left[1]:
         return str(left[1])
