@@ -7,10 +7,14 @@ from typing import Any
 import pytest
 
 import gapless
+from gapless import Backoff
 from gapless.errors import DeadlineError, OutcomeUnknownError
 from gapless.messages.clients import OpenPublisher, Publish
-from tests.client.running import async_test
+from gapless.testing import Overlay
+from tests.client.running import async_test, soon
 from tests.client.scripted import ScriptedBroker
+
+QUICK = Backoff(first_s=0.002, longest_s=0.02)
 
 
 @async_test
@@ -46,3 +50,16 @@ async def test_the_error_says_that_no_event_was_sent() -> None:
                 await publisher.publish_many([{"n": 1}, {"n": 2}], deadline_s=0.3)
             assert (caught.value.event_number, caught.value.published) == (0, 0)
             assert publisher.unanswered == 0
+
+
+@async_test
+async def test_the_error_of_a_publisher_names_its_broker_while_the_session_has_another() -> None:
+    async with (
+        Overlay("line:2", on_disk=False) as overlay,
+        gapless.connect(overlay.url("b1", "b2"), backoff=QUICK) as session,
+    ):
+        async with session.publisher("quotes") as publisher:
+            await overlay.kill("b1")
+            await soon(lambda: session.broker == "b2")
+            with pytest.raises(DeadlineError, match="the broker b1 is not connected"):
+                await publisher.publish_many([{"n": 1}], deadline_s=0.2)

@@ -467,6 +467,8 @@ class ReconnectingLink:
         """Whether a broker is connected, for the text of an error."""
         if self.handshake is not None and self.is_up:
             return f"the broker {self.handshake.broker} is connected"
+        if self._broker is not None:  # the session may be connected to others
+            return f"the broker {self._broker} is not connected ({self.trouble})"
         return f"no broker is connected ({self.trouble})"
 
     @property
