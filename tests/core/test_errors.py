@@ -16,3 +16,17 @@ def test_every_error_can_be_imported_from_the_public_module() -> None:
     }
     assert every == set(errors.__all__)
     assert all(getattr(errors, name) is getattr(tree, name) for name in every)
+
+
+def test_the_text_of_an_error_has_no_control_characters_of_names() -> None:
+    name = "quotes\x1b[2J\x9b\u202e"
+    for error in (
+        tree.GapError(f"{name}\nfake", 1, 2),
+        tree.RefusedError(f"there is no pubend {name}"),
+        tree.WrongBrokerError(f"not here: {name}", name),
+        tree.StorageError(f"{name} cannot be read"),
+        tree.reworded(tree.RefusedError("no"), name),
+    ):
+        assert str(error).isprintable(), error
+        assert r"quotes\x1b[2J\x9b\u202e" in str(error)
+    assert str(tree.UsageError("two\n  lines")) == "two\n  lines"

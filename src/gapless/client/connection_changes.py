@@ -16,7 +16,7 @@ import msgspec
 
 from gapless.core.address import Address
 from gapless.core.errors import ClosedError, GaplessError, UsageError, shown_value
-from gapless.core.printable import printable, printable_line
+from gapless.core.printable import printable_line
 
 __all__ = ["ConnectionCallback", "ConnectionChange", "ConnectionReporter"]
 
@@ -79,7 +79,7 @@ class ConnectionReporter:
     def gave_up(self, error: GaplessError) -> None:
         """The link does not dial again."""
         if not isinstance(error, ClosedError):
-            _LOG.warning("%s: not connecting again: %s", self._session, printable(str(error)))
+            _LOG.warning("%s: not connecting again: %s", self._session, error)
 
     def _call(self, change: ConnectionChange) -> None:
         if self._callback is not None:

@@ -41,6 +41,7 @@ from __future__ import annotations
 from typing import Self, TypeVar
 
 from gapless.core.limits import SHOWN_QUOTE_MAX
+from gapless.core.printable import printable, printable_line
 
 __all__ = [
     "AddressError",
@@ -82,12 +83,18 @@ _EXCERPT_COLUMNS = 72
 
 
 class GaplessError(Exception):
-    """The base class of all errors of gapless."""
+    """The base class of all errors of gapless.
+
+    The text of an error may contain names that other programs chose, and a traceback prints it.
+    """
 
     event_number: int | None = None
     """Of ``publish_many``: the number of the first event that the error is about, from 0."""
     published: int | None = None
     """Of ``publish_many``: how many events of the call are published."""
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
     def about_events(self, number: int | None, published: int) -> Self:
         """Set the number of the first event that the error is about, and how many are published."""
@@ -139,7 +146,8 @@ class GapError(GaplessError):
         super().__init__(pubend, low, high)
 
     def __str__(self) -> str:
-        return f"the log of {self.pubend} no longer has the ticks from {self.low} to {self.high}"
+        pubend = printable_line(str(self.pubend))
+        return f"the log of {pubend} no longer has the ticks from {self.low} to {self.high}"
 
 
 class RefusedError(GaplessError):
