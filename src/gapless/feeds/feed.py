@@ -365,7 +365,7 @@ class Feed:
         if self._state is FeedState.CLOSED:
             return
         silent_us = self._context.now - self._progress
-        self._plan_refresh(is_idle=max(silent_us, self._gap_us) >= self._refresh_us)
+        self._plan_refresh(is_idle=2 * max(silent_us, self._gap_us) >= self._refresh_us)
         if self._current is None:
             return
         patience_us = microseconds(ms=self._context.parameters.dct_ms) + PATIENCE * self._gap_us

@@ -419,9 +419,11 @@ class Pubend(StreamEnd):
 
     def report(self, member: Member, tick: Tick) -> bool:
         """Process a report of a member; return True, since the pubend is hosted here."""
-        if self.members.report(member, tick, self._context.now):
+        changed = self.members.report(member, tick, self._context.now)
+        if changed:
             self._epochs.update()
-        self._reviews.note_news()
+        if changed or self._retention.is_held:
+            self._reviews.note_news()
         return True
 
     def leave(self, shb: ShbId, membership: MembershipId, then: Callable[[], None]) -> None:

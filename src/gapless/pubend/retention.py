@@ -52,6 +52,8 @@ class Retention:
         self._acks = acks
         self._clocks = clocks
         self._overdue = OverdueAcks(context.parameters, context.now, end.top)
+        self.is_held = False
+        """Whether members, log holds or known hosts keep what could otherwise be released."""
 
     def expect_acks(self) -> bool:
         """Request the acknowledgements of lagging members, also when the log is full (R57, R58).
@@ -79,6 +81,7 @@ class Retention:
         if self._size.is_tight:
             retained_from = max(retained_from, self._size.tick_to_fit(easily=True))
         up_to = min(end.top, retained_from, floor)
+        self.is_held = floor < min(end.top, retained_from)
         # the retention time passes all the time, and each release is a write
         by_time = up_to == retained_from and not self._size.is_tight
         step_us = microseconds(s=retention_s) // RELEASES if by_time else 0

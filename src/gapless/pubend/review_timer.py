@@ -2,9 +2,9 @@
 
 A review updates the states of members, releases the log and requests overdue acknowledgements. All of
 that follows from reports, from events, or from long times. So a pubend is reviewed ``ack_ms`` after
-a report. After events it is reviewed every ``ack_ms`` until their acknowledgements are overdue
-and while they are (R57). After a start it is reviewed as after events. Otherwise it is reviewed as seldom as it declares silence (R30): an idle pubend costs next to
-nothing.
+a report that changes a member or may let it release its log. After events, and after a start, it is
+reviewed every ``ack_ms`` until their acknowledgements are overdue, and while they are (R57).
+Otherwise it is reviewed as seldom as it declares silence (R30).
 """
 
 from __future__ import annotations

@@ -28,6 +28,8 @@ class CursorGroups:
         """Cursors that wait for the horizon to move."""
         self.changing: dict[str, Cursor] = {}
         """Cursors that wait to switch to their next filter."""
+        self.holding: dict[str, Cursor] = {}
+        """Cursors with a log hold."""
         self.turn = 0
         """Counts cursors that became live: an answer to an older read may lack events for them."""
         self._merging: dict[str, Cursor] = {}
@@ -65,8 +67,21 @@ class CursorGroups:
             self.behind,
             self.changing,
             self._merging,
+            self.holding,
         ):
             group.pop(name, None)
+
+    def note_log_hold(self, cursor: Cursor) -> None:
+        """Note whether a cursor has a log hold."""
+        name = cursor.subscription.name
+        if cursor.log_holds.current is not None:
+            self.holding[name] = cursor
+        elif self.holding.get(name) is cursor:
+            del self.holding[name]
+
+    def with_log_hold(self) -> list[Cursor]:
+        """Return the cursors of the stream that have a log hold."""
+        return [each for name, each in self.holding.items() if self.all.get(name) is each]
 
     @property
     def is_merged(self) -> bool:

@@ -62,12 +62,14 @@ class LogHolds:
         if holds:
             self.current, self.former = holds[-1], holds[:-1]
             self._stored = self._requested = True
+            self._cursor.subend.groups.note_log_hold(self._cursor)
 
     def take(self) -> None:
         """Take a new log hold; the previous one is kept until the new one is safe."""
         subscription = self._subscription
         self._forget_current()
         self.current = self._new_hold()
+        self._cursor.subend.groups.note_log_hold(self._cursor)
         if subscription.durable and isinstance(self._cursor.start, Started):
             subscription.save(subscription.mark_dirty)
 
@@ -137,6 +139,7 @@ class LogHolds:
             self.former.append(self.current)
         self.current = None
         self.kept = self._requested = self._stored = False
+        self._cursor.subend.groups.note_log_hold(self._cursor)
         if self._pending_refresh is not None:
             self._pending_refresh.cancel()
             self._pending_refresh = None

@@ -53,8 +53,9 @@ class Maintenance:
         for subend in self._subends.guaranteed.values():
             if subend.reports.is_due(self._context.now, time):
                 self._subends.reporter.review(subend)
-            for cursor in subend.cursors.values():
-                if cursor.log_holds.current is not None and not cursor.is_pending:
-                    cursor.log_holds.refresh(due=due)
+            if subend.groups.holding:
+                for cursor in subend.groups.with_log_hold():
+                    if not cursor.is_pending:
+                        cursor.log_holds.refresh(due=due)
         if due:
             self._refreshed_at = self._context.now
