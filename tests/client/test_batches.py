@@ -9,7 +9,8 @@ import pytest
 
 from gapless.client.batches import PublishBatch, encoded, encoded_plain
 from gapless.content.values import Value
-from gapless.core.errors import GaplessError
+from gapless.core.errors import AttributeValueError, GaplessError
+from gapless.core.limits import EVENT_TEXT_MAX
 
 
 class Text(str):
@@ -65,6 +66,17 @@ def test_encoding_an_invalid_event_names_the_wrong_attribute(odd: str) -> None:
     attributes, payload = ODD[odd]
     with pytest.raises(GaplessError, match="attribute"):
         encoded(attributes, payload)
+
+
+def test_a_text_that_brokers_refuse_is_refused_before_it_is_sent() -> None:
+    longest, payload = "é" * EVENT_TEXT_MAX, b"x" * 2 * EVENT_TEXT_MAX
+    assert encoded({"text": longest}, payload)
+    events: list[tuple[dict[str, Value], bytes]] = [({"text": longest + "x"}, b"")]
+    assert encoded_plain(events) is None
+    with pytest.raises(
+        AttributeValueError, match="'text' has 65,537 characters, and may have 65,536"
+    ):
+        encoded(*events[0])
 
 
 @pytest.mark.parametrize("count", [1, 15, 16, 500, 70_000])

@@ -13,6 +13,7 @@ from gapless.content.condition import (
     Not,
 )
 from gapless.content.expression import Arithmetic, Attribute, Comparison, Constant, Negative
+from gapless.content.filter import Filter
 from gapless.content.parser import parse
 from gapless.content.values import Value
 from gapless.content.valueset import (
@@ -487,4 +488,31 @@ def test_the_length_of_a_pattern_that_needs_a_search_is_limited() -> None:
     assert limit_of(f"a LIKE '%{'x' * most}'") == "FILTER_PATTERN_MAX"
     assert limit_of(f"a NOT LIKE '{'_' * (most + 1)}'") == "FILTER_PATTERN_MAX"
     parse(f"a LIKE '{'x' * 10 * most}%'")  # a mere range of texts
+
+
+def test_the_length_of_a_part_of_a_pattern_that_is_searched_with_a_table_is_limited() -> None:
+    most = limits.FILTER_SEGMENT_MAX
+    parse(f"a LIKE '%{'x_' * (most // 2)}%'")
+    assert limit_of(f"a LIKE '%{'x_' * (most // 2)}x%'") == "FILTER_SEGMENT_MAX"
+    assert limit_of(f"a NOT LIKE 'b%{'_x' * most}%c'") == "FILTER_SEGMENT_MAX"
+    for quick in (f"{'x_' * most}%", f"%{'_x' * most}", f"%{'x' * 2 * most}%", f"%{'_' * 999}%"):
+        parse(f"a LIKE '{quick}'")  # no table is needed
+
+
+def filter_limit(text: str) -> str:
+    with pytest.raises(FilterLimitError) as caught:
+        Filter(text)
+    return caught.value.limit
+
+
+def test_the_number_of_searches_of_a_filter_is_limited() -> None:
+    most = limits.FILTER_SEARCHES_MAX
+
+    def alternatives(count: int, pattern: str) -> str:
+        return " OR ".join(f"a{number} LIKE '{pattern}'" for number in range(count))
+
+    Filter(alternatives(most, "%x%y%"))
+    assert filter_limit(alternatives(most + 1, "%x%y%")) == "FILTER_SEARCHES_MAX"
+    assert filter_limit(alternatives(most // 2 + 1, "%x_y%x_y%")) == "FILTER_SEARCHES_MAX"
+    Filter(alternatives(most + 1, "x%"))  # no text is searched
     parse(f"a LIKE '{'x' * 10 * most}'")

@@ -13,7 +13,7 @@ import pytest
 from msgspec import inspect
 
 from gapless.core.errors import ProtocolError
-from gapless.core.limits import CLIENT_COUNT_MAX, INT_MAX, INT_MIN
+from gapless.core.limits import CLIENT_COUNT_MAX, EVENT_TEXT_MAX, INT_MAX, INT_MIN
 from gapless.wire import (
     CLIENT_NOTICES,
     CLIENT_REQUESTS,
@@ -242,6 +242,17 @@ def test_a_request_is_refused_by_its_number_only_if_a_notice_can_contain_the_num
         assert request_number(_alone(["Unsubscribe", number, 5])) == refused
     for wrong in (-1, CLIENT_COUNT_MAX + 1, INT_MAX + 1, 2**64 - 1):
         assert request_number(_alone(["Unsubscribe", wrong, "name"])) is None
+
+
+@pytest.mark.parametrize(
+    "head", [["Publish", 7, ["p", 1], "desk", 1, 1], ["StageChunk", 7, ["p", 1], "w", 1, 1, "a", 1]]
+)
+def test_an_event_with_a_text_that_is_too_long_to_be_searched_is_refused(head: list[Any]) -> None:
+    CLIENT_REQUESTS.decode(_alone([*head, [[{"text": "é" * EVENT_TEXT_MAX}, b""]]]))
+    body = _alone([*head, [[{"text": "é" * (EVENT_TEXT_MAX + 1)}, b""]]])
+    with pytest.raises(ProtocolError, match="length <= 65536"):
+        CLIENT_REQUESTS.decode(body)
+    assert request_number(body) == 7
 
 
 HELLO = ["Hello", "b", "c", [1, 1], None, 1, 1]

@@ -17,7 +17,8 @@ import msgspec
 from gapless.client.position import Position
 from gapless.content.plain import are_plain
 from gapless.content.values import Attributes, Value, check_attributes, check_value, plain_scalar
-from gapless.core.errors import AttributeValueError, GaplessError, UsageError
+from gapless.core.errors import AttributeValueError, GaplessError, UsageError, shortened
+from gapless.core.limits import EVENT_TEXT_MAX
 from gapless.core.ticks import Tick
 
 __all__ = ["PublishBatch", "Receipt", "Waiter", "encoded", "encoded_plain"]
@@ -58,7 +59,20 @@ def encoded(attributes: Attributes, payload: bytes | bytearray | memoryview) -> 
             for name, value in attributes.items()
             if value is not None
         }
-    return _ENCODE((attributes, payload))
+    whole: bytes = _ENCODE((attributes, payload))
+    if len(whole) > EVENT_TEXT_MAX:
+        _refuse_long_texts(attributes)
+    return whole
+
+
+def _refuse_long_texts(attributes: Attributes) -> None:
+    """Refuse texts that brokers refuse: filters would search them."""
+    for name, value in attributes.items():
+        if isinstance(value, str) and len(value) > EVENT_TEXT_MAX:
+            raise AttributeValueError(
+                f"attribute {shortened(name)!r} has {len(value):,} characters, and may have "
+                f"{EVENT_TEXT_MAX:,} (EVENT_TEXT_MAX): longer texts belong into the payload"
+            )
 
 
 def _exact(value: Value) -> Value:
@@ -83,9 +97,11 @@ def encoded_plain(events: Sequence[object]) -> list[bytes] | None:
     if not are_plain(events):
         return None
     try:
-        return [*map(_ENCODE, events)]
+        found = [*map(_ENCODE, events)]
     except UnicodeEncodeError:
         return None
+    is_long = max(map(len, found), default=0) > EVENT_TEXT_MAX
+    return None if is_long else found  # each is checked for long texts, one by one
 
 
 class Waiter(NamedTuple):

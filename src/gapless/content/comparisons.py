@@ -50,7 +50,7 @@ from gapless.content.valueset import (
     texts_like,
 )
 from gapless.core.errors import FilterLimitError, shortened
-from gapless.core.limits import FILTER_PATTERN_MAX
+from gapless.core.limits import FILTER_PATTERN_MAX, FILTER_SEGMENT_MAX
 
 __all__ = [
     "OUTCOMES",
@@ -158,6 +158,13 @@ def like(operand: Operand, pattern: Pattern) -> Condition:
             f"a LIKE pattern has {len(pattern):,} characters; shorten it",
             "FILTER_PATTERN_MAX",
             FILTER_PATTERN_MAX,
+        )
+    if pattern.segment_length > FILTER_SEGMENT_MAX:
+        raise FilterLimitError(
+            f"a LIKE pattern has {pattern.segment_length:,} characters with _ between two %; "
+            "shorten this part",
+            "FILTER_SEGMENT_MAX",
+            FILTER_SEGMENT_MAX,
         )
     return AttributeCondition(operand.term.name, texts_like(pattern, wanted=True), ANY_TEXT)
 

@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from gapless.content.search import SEARCHED_TEXT_MIN, starts
+from gapless.content.search import SEARCHED_TEXT_MIN, first_start
 from gapless.core.limits import PATTERN_CELLS_MAX, PATTERN_MEMORY_MAX
 
 __all__ = ["MANY", "ONE", "Pattern", "forget_patterns"]
@@ -120,6 +120,21 @@ class Pattern(msgspec.Struct, frozen=True, order=True):
         """Whether texts have to be searched: the pattern is neither one text nor a prefix."""
         return self.literal is None and not self.is_prefix
 
+    @property
+    def segment_length(self) -> int:
+        """The greatest number of characters between two *many*, if there is a *one* among them."""
+        return max((len(each) for each in self._tabled()), default=0)
+
+    @property
+    def searches(self) -> int:
+        """How many searches of a text it takes at most: those of plain characters are one."""
+        return max(len(self._tabled()), 1) if self.is_searched else 0
+
+    def _tabled(self) -> list[_Segment]:
+        """Return the segments between two *many* that need a table, because of a *one*."""
+        middle = _compiled[self.tokens].segments[1:-1]
+        return [each for each in middle if not each.is_plain]
+
     def __len__(self) -> int:
         """Return the number of its characters and wildcards."""
         return _compiled[self.tokens].length
@@ -209,6 +224,11 @@ class _Segment:
     def __len__(self) -> int:
         return self._characters
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is found without a table: it has no *one*, or nothing else."""
+        return self._plain is not None or not self._runs
+
     def fits(self, text: str, at: int) -> bool:
         return all(text.startswith(run, at + offset) for offset, run in self._runs)
 
@@ -221,10 +241,7 @@ class _Segment:
         if not self._runs:
             return start
         if end - start >= SEARCHED_TEXT_MIN:
-            within = (1 << (end - self._characters + 1)) - 1
-            found = starts(text, self._runs) & within
-            found = found >> start << start
-            return (found & -found).bit_length() - 1
+            return first_start(text, self._runs, self._characters, start, end)
         masks, free = self._automaton()
         state, goal = 0, 1 << (self._characters - 1)
         for at in range(start, end):

@@ -35,6 +35,7 @@ from gapless.core.errors import FilterLimitError
 from gapless.core.limits import (
     FILTER_CONJUNCTIONS_MAX,
     FILTER_CONSTRAINTS_MAX,
+    FILTER_SEARCHES_MAX,
     FILTER_STEPS_MAX,
     FILTER_TEXT_MAX,
 )
@@ -378,4 +379,22 @@ def _within_limits(conjunctions: Normal) -> Normal:
             "FILTER_CONSTRAINTS_MAX",
             FILTER_CONSTRAINTS_MAX,
         )
+    searches = _searches(conjunctions)
+    if searches > FILTER_SEARCHES_MAX:
+        raise FilterLimitError(
+            f"the filter searches texts for {searches:,} parts of patterns; "
+            "use fewer of them, or split it at an OR into several filters",
+            "FILTER_SEARCHES_MAX",
+            FILTER_SEARCHES_MAX,
+        )
     return conjunctions
+
+
+def _searches(conjunctions: Normal) -> int:
+    """Count the parts of patterns for which texts are searched."""
+    return sum(
+        pattern.searches
+        for conjunction in conjunctions
+        for _, allowed in conjunction.constraints
+        for pattern, _ in allowed.patterns
+    )

@@ -6,7 +6,9 @@ the start, shifted down by ``d``, are the possible starts. The AND over all char
 operation handles a machine word of positions, so a search costs a small part of a nanosecond for
 each position and character, whatever the text is.
 
-The places in the last text are kept: usually many patterns search one text.
+A text is searched in blocks, so that a search ends at the first position that is found, and many
+segments of one pattern take no longer than one. The places in the blocks of the last text are kept:
+usually many patterns search one text.
 """
 
 from __future__ import annotations
@@ -14,12 +16,17 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from gapless.core.limits import PLACES_KEPT
+from gapless.core.limits import FILTER_SEGMENT_MAX, PLACES_KEPT
 
-__all__ = ["SEARCHED_TEXT_MIN", "starts"]
+__all__ = ["SEARCHED_TEXT_MIN", "first_start", "starts"]
 
 SEARCHED_TEXT_MIN: Final = 512
 """Characters of a text below which a search one by one is faster."""
+
+
+_BLOCK: Final = 16_384
+"""Positions that are searched together. An operation on so many bits takes little longer than the
+call of it."""
 
 
 class _Places:
@@ -60,14 +67,17 @@ class _LastText:
     """The text that was searched last."""
 
     def __init__(self) -> None:
-        self._places = _Places("")
+        self._text = ""
+        self._blocks: dict[tuple[int, int], _Places] = {}
 
-    def places_in(self, text: str) -> _Places:
-        """Return the places of characters in a text."""
-        places = self._places
-        if places.text is not text and places.text != text:
-            places = self._places = _Places(text)
-        return places
+    def block(self, text: str, low: int, high: int) -> _Places:
+        """Return the places of characters in a part of a text."""
+        if self._text is not text and self._text != text:
+            self._text, self._blocks = text, {}
+        found = self._blocks.get((low, high))
+        if found is None:
+            found = self._blocks[low, high] = _Places(text[low:high])
+        return found
 
 
 _last: Final = _LastText()
@@ -79,7 +89,33 @@ def starts(text: str, runs: list[tuple[int, str]]) -> int:
     >>> bin(starts("abcbbc", [(0, "b"), (2, "c")]))
     '0b1000'
     """
-    places = _last.places_in(text)
+    return _starts_in(_last.block(text, 0, len(text)), runs)
+
+
+def first_start(text: str, runs: list[tuple[int, str]], length: int, start: int, end: int) -> int:
+    """Return the first index in ``text[start:end]`` where all runs stand at their offsets, or -1.
+
+    ``length`` is the number of characters that they take.
+
+    >>> (
+    ...     first_start("abcbbc", [(0, "b"), (2, "c")], 3, 1, 6),
+    ...     first_start("abc", [(0, "d")], 1, 0, 3),
+    ... )
+    (3, -1)
+    """
+    last = end - length
+    overlap = -(-length // FILTER_SEGMENT_MAX) * FILTER_SEGMENT_MAX  # few kinds of blocks are kept
+    for low in range(start // _BLOCK * _BLOCK, last + 1, _BLOCK):
+        found = _starts_in(_last.block(text, low, low + _BLOCK + overlap), runs)
+        found &= (1 << min(_BLOCK, last - low + 1)) - 1
+        if low < start:
+            found = found >> (start - low) << (start - low)
+        if found:
+            return low + (found & -found).bit_length() - 1
+    return -1
+
+
+def _starts_in(places: _Places, runs: list[tuple[int, str]]) -> int:
     found = -1
     for offset, run in runs:
         for distance, character in enumerate(run, offset):

@@ -13,8 +13,7 @@ from typing import Final
 # --- parameters -------------------------------------------------------------------------------------
 
 PARAMETER_TIME_MAX: Final = 10**10
-"""Seconds or milliseconds of a parameter: added to a clock, they still fit into 64 bits as
-microseconds."""
+"""Seconds or milliseconds of a parameter. As microseconds of a clock they fit into 64 bits."""
 
 PARAMETER_MAX: Final = 2**62
 """A parameter that is a size or a number."""
@@ -31,8 +30,7 @@ SEQUENCE_MAX: Final = 2**62
 """The greatest first sequence of a batch, so that the last one fits into 64 bits too."""
 
 TICK_REQUESTED_MAX: Final = 2**61
-"""The greatest tick up to which a receiver may have a stream advanced. Events above it still get
-ticks that fit into messages."""
+"""The greatest tick that a receiver may request. Events above it still get valid ticks."""
 
 CLIENT_COUNT_MAX: Final = 2**61
 """The greatest number of a client that a broker counts on from, such as an epoch."""
@@ -55,8 +53,7 @@ FILTER_NESTING_MAX: Final = 100
 limit."""
 
 FILTER_CONJUNCTIONS_MAX: Final = 256
-"""Conjunctions in a filter's normal form. AND over OR multiplies, and every conjunction is
-indexed."""
+"""Conjunctions in a filter's normal form. AND over OR multiplies, and each is indexed."""
 
 FILTER_CONSTRAINTS_MAX: Final = 4_096
 """Interval bounds and pattern parts over all value sets of a filter. IN values are not free."""
@@ -66,8 +63,13 @@ FILTER_OPERATORS_MAX: Final = 98
 FILTER_NESTING_MAX, so that the canonical text of a filter can be parsed again."""
 
 FILTER_PATTERN_MAX: Final = 4_096
-"""Characters in a LIKE pattern that is not just a prefix. A pattern with an inner _ is searched
-with a table that grows with the square of its length: 2 MB at this limit."""
+"""Characters in a LIKE pattern that is not just a prefix. Comparing two takes 2 MB here."""
+
+FILTER_SEGMENT_MAX: Final = 128
+"""Characters between two % of a LIKE pattern, with a _ among them. A search takes as long."""
+
+FILTER_SEARCHES_MAX: Final = 128
+"""Searches of texts by the patterns of a filter, up to 0.2 ms each for EVENT_TEXT_MAX."""
 
 FILTER_STEPS_MAX: Final = 500_000
 """Steps to expand a filter to its normal form. Bounds a hostile filter at a second."""
@@ -83,8 +85,7 @@ PLACES_KEPT: Final = 64
 """Characters whose places in the last searched text are cached; each takes a bit per position."""
 
 PATTERN_PAIRS_MAX: Final = 1_000
-"""Pairs of patterns of two sets that are compared. With more pairs only equality is tested, so a
-cover may go unnoticed."""
+"""Pairs of patterns of two sets that are compared; with more, a cover may go unnoticed."""
 
 PATTERN_CELLS_MAX: Final = 4_000_000
 """Product of the lengths of two patterns that are compared. Above it the result is the safe one."""
@@ -184,8 +185,7 @@ NACK_REPLY_FRAMES_MAX: Final = 4
 timeout. The receiver requests the rest again."""
 
 JOIN_PUBLICATIONS_MAX: Final = 32
-"""Publications of a knowledge range that is merged from two ranges with publications. Bounds
-copying."""
+"""Publications of a range that is merged from two ranges with some. Bounds copying."""
 
 ENCODING_CACHE_BYTES_MAX: Final = 12_582_912
 """Bytes of publications whose sizes and encodings are cached: those between publisher, disk and
@@ -226,8 +226,7 @@ NAME_MAX: Final = 256
 of its stream, the second in every event, the third in keys on several disks."""
 
 COMPOSED_NAME_MAX: Final = 512
-"""Characters of a name that brokers compose, such as ``broker@cell``: two names of brokers or cells,
-or NAME_MAX and two numbers."""
+"""Characters of a name that brokers compose of two names, or of one and two numbers."""
 
 NAME_PREFIX_MAX: Final = 200
 """Characters of a session's name in the names that the client generates for its publishers and
@@ -239,6 +238,9 @@ PUBLISH_EVENTS_MAX: Final = 10_000
 """Events in one batch or chunk of a client. A frame may contain a million empty events, each of
 which becomes a publication with the name of its publisher."""
 
+EVENT_TEXT_MAX: Final = 65_536
+"""Characters of a text among the attributes of an event. No filter can contain a longer one."""
+
 PUBLISHES_PER_STEP_MAX: Final = 64
 """Batches of one client in one step: a full window of a publisher. Each may be refused with a long
 advertisement as the reason."""
@@ -246,9 +248,9 @@ advertisement as the reason."""
 ROW_EVENTS_MAX: Final = 1_000
 """Events in one row of a log. A batch with more becomes several rows, which are sent one by one."""
 
-ROW_BYTES_MAX: Final = 1_048_576
-"""Bytes of the publications in one row of a log, or in one message to a peer, unless it is a single
-publication."""
+ROW_BYTES_MAX: Final = 262_144
+"""Bytes of publications in one row of a log or one message, unless it is a single publication.
+Filters compare the texts of one row in a step."""
 
 LOOKUP_PENDING_BATCHES_MAX: Final = 1_024
 """Batches of one publisher that wait for a look-up. A client has not many more in flight. Beyond
@@ -296,8 +298,7 @@ RELEASED_LOG_HOLDS_KEPT: Final = 4_096
 more log holds end."""
 
 ROUTE_BROKERS_MAX: Final = 128
-"""Brokers on the route of a request, a reply or a relayed packet. Every hop is nearer to the end, so
-a longer route is wrong."""
+"""Brokers on the route of a request, a reply or a relayed packet. A longer one is wrong."""
 
 REQUEST_ATTEMPTS_KEPT: Final = 8
 """Ids of one pending request that are remembered. A reply to an older attempt is ignored."""

@@ -10,13 +10,12 @@ from enum import IntEnum
 
 import msgspec
 
-from gapless.content.values import Value
 from gapless.core import numbers
 from gapless.core.ids import BrokerId, PubendId, ShbId, VirtualTime
 from gapless.core.numbers import ClientCount, ClientSigned, ComposedName, Count, Epoch, Name
 from gapless.core.ticks import Tick
 from gapless.messages.overlay import Quality
-from gapless.messages.streams import Publication, ReadForm
+from gapless.messages.streams import Events, Publication, ReadForm
 
 __all__ = [
     "Ack",
@@ -132,7 +131,7 @@ class Publish(msgspec.Struct, frozen=True, array_like=True, tag=True):
     publisher: str
     session: ClientCount
     first: ClientSigned
-    events: tuple[tuple[dict[str, Value], bytes], ...]
+    events: Events
 
 
 class Published(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -11,10 +11,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from gapless.content.values import Value
 from gapless.core.ids import PubendId
 from gapless.core.numbers import ClientCount, Count
 from gapless.core.ticks import Tick
+from gapless.messages.streams import Events
 
 __all__ = [
     "BatchCommitted",
@@ -48,7 +48,7 @@ class StageChunk(msgspec.Struct, frozen=True, array_like=True, tag=True):
     second attempt may have another order, and chunks of two attempts must not mix."""
     number: ClientCount
     """The index of the chunk in its attempt, from 0."""
-    events: tuple[tuple[dict[str, Value], bytes], ...]
+    events: Events
 
 
 class ChunkStaged(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -7,12 +7,13 @@ within one peer session (R2).
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 import msgspec
 
 from gapless.content.values import Value
 from gapless.core.ids import CellId, MembershipId, PubendId, ShbId, VectorEntry, VirtualTime
+from gapless.core.limits import EVENT_TEXT_MAX, INT_MAX, INT_MIN
 from gapless.core.numbers import ComposedName, Count, Name, Signed
 from gapless.core.ticks import Tick, TickRange
 
@@ -25,6 +26,7 @@ __all__ = [
     "Attached",
     "DefineMemberSet",
     "Detach",
+    "EventValue",
     "Events",
     "FeedUnavailable",
     "FeedUnavailableReason",
@@ -43,6 +45,15 @@ __all__ = [
 ]
 
 
+EventValue: TypeAlias = (
+    bool
+    | Annotated[int, msgspec.Meta(ge=INT_MIN, le=INT_MAX)]
+    | float
+    | Annotated[str, msgspec.Meta(max_length=EVENT_TEXT_MAX)]
+)
+"""An attribute of an event that a client sends."""
+
+
 class Publication(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A published event at its tick."""
 
@@ -53,7 +64,7 @@ class Publication(msgspec.Struct, frozen=True, array_like=True, gc=False):
     payload: bytes
 
 
-Events: TypeAlias = tuple[tuple[dict[str, Value], bytes], ...]
+Events: TypeAlias = tuple[tuple[dict[str, EventValue], bytes], ...]
 """A batch as a client sends it: attributes and payload of each event."""
 
 

@@ -23,6 +23,7 @@ from gapless.core.effects import Fetch, Write
 from gapless.core.errors import DiskFullError, UsageError
 from gapless.core.events import MachineEvent, Stopping
 from gapless.core.ids import BrokerId
+from gapless.core.limits import ROW_BYTES_MAX
 from gapless.core.version import PROTOCOL_VERSIONS, VERSION
 from gapless.runtime.acceptor import Acceptor
 from gapless.runtime.authentication import Authenticator
@@ -172,8 +173,7 @@ class Node:
         self._scheduler = WriteScheduler(loop)
         self._turns = LoopTurns(loop)
         opened = await open_store(self.settings.data, loop, self._stored, self.disk_failed)
-        step_bytes_max = self.settings.parameters.frame_bytes_max
-        self.disk = DiskQueue(opened.store, loop, self._stored, step_bytes_max)
+        self.disk = DiskQueue(opened.store, loop, self._stored, ROW_BYTES_MAX)
         self.refused = opened.refused
         try:
             self._open_audit()

@@ -103,7 +103,13 @@ class MeasuredProcess:
         await self._line(READY_S)
 
     async def ask(self, word: str, kind: type[T]) -> T:
-        """Send a line and return the answer."""
+        """Send a line and return the answer.
+
+        The answer is read also if the caller is cancelled: otherwise the next one would get it.
+        """
+        return await asyncio.shield(asyncio.ensure_future(self._exchange(word, kind)))
+
+    async def _exchange(self, word: str, kind: type[T]) -> T:
         assert self._process is not None
         assert self._process.stdin is not None
         async with self._lock:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from random import Random
+from typing import cast
 
 import msgspec
 import pytest
@@ -28,6 +30,7 @@ from gapless_lab.fuzz.bombs import BOMBS
 from gapless_lab.fuzz.mutation import mutate_bytes, mutate_values
 from gapless_lab.fuzz.pair import audit_deliveries
 from gapless_lab.fuzz.probe import StepProbe, measure_memory
+from gapless_lab.fuzz.processes import MeasuredProcess
 from gapless_lab.fuzz.recordings import record
 from gapless_lab.fuzz.taming import as_packet, tamed
 from gapless_lab.fuzz.vocabulary import HOSTILE, PAIR_PUBEND, PUBENDS
@@ -156,6 +159,40 @@ def test_a_recording_has_the_sessions_of_clients_and_brokers_with_names_of_the_o
         for b in recording.messages["Announce"]
     }
     assert announced <= {*PUBENDS}
+
+
+# --- processes ------------------------------------------------------------------------------------
+
+
+class SlowProcess:
+    """Answers each line with the line, when it may."""
+
+    def __init__(self) -> None:
+        self.stdin = self.stdout = self
+        self.may_answer = asyncio.Event()
+        self._lines: list[bytes] = []
+
+    def write(self, line: bytes) -> None:
+        self._lines.append(line)
+
+    async def readline(self) -> bytes:
+        await self.may_answer.wait()
+        return msgspec.json.encode(self._lines.pop(0).decode().strip())
+
+
+def test_an_answer_to_a_cancelled_question_is_not_taken_for_the_next_one(tmp_path: Path) -> None:
+    async def scenario() -> str:
+        measured, process = MeasuredProcess("b1", tmp_path / "log"), SlowProcess()
+        measured._process = cast("asyncio.subprocess.Process", process)
+        first = asyncio.create_task(measured.ask("steps", str))
+        await asyncio.sleep(0)
+        first.cancel()
+        second = asyncio.create_task(measured.ask("memory", str))
+        await asyncio.sleep(0)
+        process.may_answer.set()
+        return await second
+
+    assert asyncio.run(scenario()) == "memory"
 
 
 # --- the probe ------------------------------------------------------------------------------------
