@@ -145,7 +145,13 @@ def test_a_corrupt_record_refuses_its_owner(tmp_path: Path, record: Record, chan
     key = encode_key(record.key)
     execute(tmp_path, f"UPDATE records SET {change} WHERE key=?", key)  # noqa: S608
     with StorageHarness(tmp_path) as harness:
-        if record.key[0] in {"incarnation", "configuration", "neighbourhood", "retirement"}:
+        if record.key[0] in {
+            "incarnation",
+            "configuration",
+            "neighbourhood",
+            "retirement",
+            "tick ceiling",
+        }:
             with pytest.raises(CorruptionError, match="without it the broker must not start"):
                 harness.storage.load()
             return

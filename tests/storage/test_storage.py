@@ -45,6 +45,7 @@ from gapless.messages.records import (
     StagedRecord,
     StreamEpochRecord,
     SubscriptionRecord,
+    TickCeilingRecord,
     TrimLog,
 )
 from gapless.storage import Storage
@@ -68,6 +69,7 @@ RECORDS: tuple[Record, ...] = (
     IncarnationRecord(4),
     ConfigurationRecord("b", "c", 1, 3, ()),
     NeighbourhoodRecord("c", 3, ()),
+    TickCeilingRecord(1_700),
     PubendRecord(TRADES, PubendProperties("b", "c", "price > 1"), 2, 900, 100, ((10, 99),)),
     StreamEpochRecord(TRADES, 3, 17, 2, ((HOST, VectorEntry(TIME, 1)),)),
     MemberRecord(

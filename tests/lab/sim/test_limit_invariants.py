@@ -64,7 +64,7 @@ def found_without(limit: str, value: int, limits: dict[str, int], **changes: Any
         ("staged_bytes_max", 100, "staged bytes", {}, {"staged_writers": 2, "stage_rate": 50.0}),
         ("delta_log_max", 1, "deltas", {}, {}),
         ("stream_epochs_kept", 1, "stream epochs of", {}, {}),
-        ("sets_per_session_max", 1, "sets of", {}, {}),
+        ("sets_per_session_max", 3, "sets of", {}, {}),
         ("sets_per_session_max", 1, "sets named to", {}, LOSSY),
         ("ack_groups", 1, "groups of hosts", {}, {}),
         ("table_conjunctions_max", 1, "conjunctions of", {}, {}),

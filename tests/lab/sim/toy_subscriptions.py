@@ -72,9 +72,9 @@ class Subscribing:
     def _start_position(self, request: Subscribe | Seek) -> dict[PubendId, int]:
         start = request.start
         wanted = dict(start.position)
+        kind = start.unnamed if start.kind is StartKind.POSITION else start.kind
         position = {
-            pubend: self._top(pubend) if start.kind in {StartKind.LATEST, StartKind.POSITION} else 0
-            for pubend in self.streams
+            pubend: self._top(pubend) if kind is StartKind.LATEST else 0 for pubend in self.streams
         }
         return {**position, **wanted}
 
