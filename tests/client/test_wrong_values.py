@@ -14,9 +14,10 @@ import pytest
 import gapless
 from gapless import Position
 from gapless.client import ConnectionChange, Publisher, Session, StagedWriter, Subscription
+from gapless.core.ids import PubendId
 from gapless.core.limits import CLIENT_COUNT_MAX, NAME_MAX, SEQUENCE_MAX, SHOWN_QUOTE_MAX
 from gapless.errors import AddressError, ClosedError, PositionError, UsageError
-from gapless.messages.clients import Ack, Publish, Subscribe
+from gapless.messages.clients import Ack, Publish, Subscribe, Subscribed
 from gapless.messages.operating import ListPartitions
 from gapless.testing import Overlay
 from tests.client.running import async_test, soon
@@ -310,10 +311,33 @@ async def test_a_request_that_is_too_large_for_the_broker_disturbs_no_other() ->
 
 
 @async_test
+async def test_an_acknowledgement_of_what_was_not_received_hides_no_later_one() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with session.publisher("quotes") as publisher:
+            async with session.subscribe(
+                "", durable="desk", start="earliest", ack="manual"
+            ) as events:
+                await publisher.publish({"n": 1})
+                first = await events.get()
+                await events.ack(Position({"quotes": SEQUENCE_MAX, "unknown": 5}))
+                last = await publisher.publish({"n": 2})
+                acked = Position.of(dict(events._inbox._resume.acked))
+                assert first.position <= acked < last
+                await events.ack(await events.get())
+            async with session.subscribe(durable="desk") as events:
+                await publisher.publish({"n": 3})
+                assert (await events.get()).attributes == {"n": 3}
+
+
+@async_test
 async def test_an_acknowledgement_of_many_pubends_is_sent_in_parts() -> None:
     async with ScriptedBroker() as broker, gapless.connect(broker.url) as session:
+        many = {f"q{number}": 5 for number in range(1_000)}
+        started = tuple((PubendId(name), tick) for name, tick in many.items())
+        broker.answers[Subscribe] = lambda connection, call: connection.notify(
+            Subscribed(call.request, started)
+        )
         async with session.subscribe("", durable="desk") as events:
-            many = {f"q{number}": 5 for number in range(1_000)}
             await events.ack(Position(many))
             await soon(lambda: sum(len(each.position) for each in acks(broker)) == len(many))
             assert len(acks(broker)) == 4

@@ -89,6 +89,11 @@ class Prefetch:
             found.update(item.run.after(tick))
         return found
 
+    def bounded(self, ticks: Mapping[PubendId, Tick]) -> dict[PubendId, Tick]:
+        """Return the part of a position that was received."""
+        received = self.received
+        return {each: min(tick, received[each]) for each, tick in ticks.items() if each in received}
+
     def reposition(self, position: Mapping[PubendId, Tick]) -> None:
         """Continue at other ticks on some streams; waiting items of the others are kept."""
         here = self.handed()

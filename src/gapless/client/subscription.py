@@ -345,7 +345,8 @@ class Subscription:
     async def ack(self, done: Event | Position | None = None) -> None:
         """Acknowledge everything up to an event or a position.
 
-        Without an argument: all that was handed out. The call does not wait for the broker;
+        Without an argument: all that was handed out. What was not received is not acknowledged, also
+        if a position is beyond it. The call does not wait for the broker;
         acknowledgements that are lost with a connection are sent again over the next one.
         """
         self._opened()
@@ -359,7 +360,7 @@ class Subscription:
             ticks = dict(Position(done).as_tuple())
         else:
             raise UsageError(f"done is an event or a position, not {shown_value(done)}")
-        self._inbox.acknowledge(ticks)
+        self._inbox.acknowledge(self._prefetch.bounded(ticks))
 
     def _note_done(self) -> None:
         at = self._prefetch.at
