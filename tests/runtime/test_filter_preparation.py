@@ -129,3 +129,26 @@ def test_texts_of_a_connection_that_has_closed_are_left_out_and_end_no_later_wor
 
     asyncio.run(scenario())
     assert made == ["gone"], "the first call came back without a filter, and the last is not taken"
+
+
+def test_an_error_of_one_filter_does_not_end_the_preparation_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(condition: Any) -> Any:
+        raise MemoryError(condition)
+
+    monkeypatch.setattr(filter_module, "normalise", broken)
+
+    async def scenario() -> None:
+        filters, ready = FilterPreparation(2), 0
+
+        def prepared() -> None:
+            nonlocal ready
+            ready += 1
+
+        for name in ("x", "y"):
+            filters.prepare((hard(name),), lambda: True, prepared)
+        await until(lambda: ready == 2)
+        filters.close()
+
+    run(scenario())

@@ -14,12 +14,14 @@ from gapless.core.parameters import Parameters
 from gapless.messages.clients import Credit, HostingReference, Refused, Subscribe
 from gapless.wire import (
     CLIENT_REQUESTS,
+    HEADER_BYTES,
     VERSIONS,
     Connect,
     Connected,
     Disconnect,
     DisconnectReason,
     Role,
+    decode_handshake,
     encode_handshake,
 )
 from tests.runtime.nodes import LOOPS, run, until, world
@@ -286,5 +288,31 @@ def test_a_message_with_a_wrong_field_and_no_number_closes_its_connection(frame:
             client.send_bytes(frame)
             assert (await client.read_disconnect()).code is DisconnectReason.PROTOCOL_ERROR
             assert brokers["b1"].is_running
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("handshake", "shown"),
+    [
+        (Connect(Role.CLIENT, "c", versions=(7,) * 100_000), "you have 7, 7"),
+        (Connect(Role.BROKER, "n" * 100_000, overlay="gapless"), "no neighbour"),
+        (Connect(Role.BROKER, "b1", overlay="o" * 100_000), "this is the overlay"),
+    ],
+)
+def test_the_reason_of_a_refused_handshake_does_not_repeat_it(
+    handshake: Connect, shown: str
+) -> None:
+    async def scenario() -> None:
+        async with world() as brokers:
+            address = brokers["b1"].address
+            reader, writer = await asyncio.open_connection(address.host, address.port)
+            writer.write(encode_handshake(handshake))
+            size = int.from_bytes(await reader.readexactly(HEADER_BYTES), "big")
+            answer = decode_handshake(await reader.readexactly(size))
+            writer.close()
+            assert isinstance(answer, Disconnect)
+            assert shown in answer.reason
+            assert len(answer.reason) < 300
 
     run(scenario())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 
 from gapless.core.context import Identity
-from gapless.core.errors import ProtocolError
+from gapless.core.errors import ProtocolError, shortened
 from gapless.core.parameters import Parameters
 from gapless.runtime.authentication import AuthenticationDenial, Authenticator
 from gapless.runtime.clients import ClientSessions
@@ -123,7 +123,7 @@ class Acceptor:
         """Accept a connection, or refuse it with a reason."""
         version = common_version(handshake.versions)
         if version is None:
-            spoken = ", ".join(map(str, handshake.versions)) or "none"
+            spoken = shortened(", ".join(map(str, handshake.versions)) or "none")
             reason = f"no common protocol version: you have {spoken}; update the older side"
             self.refuse(connection, DisconnectReason.NO_COMMON_VERSION, reason)
         elif handshake.role is Role.BROKER:

@@ -17,7 +17,6 @@ from queue import SimpleQueue
 from typing import Any, Final
 
 from gapless.content.filter import Filter
-from gapless.core.errors import FilterError
 from gapless.core.limits import FILTER_QUICK_JOINTS_MAX, FILTER_QUICK_TEXT_MAX
 from gapless.messages.clients import OpenPubend, ReadLog, SetFilter, Subscribe
 from gapless.messages.operating import SetDurableFilter
@@ -90,7 +89,9 @@ class FilterPreparation:
                 for text in texts:
                     if self._is_closed or not is_wanted():
                         break
-                    with suppress(FilterError):  # the machine refuses it, with the same error
+                    # The machine refuses the text with the same error. Any other error is a bug, which
+                    # the machine reports with the request; the thread goes on for other clients.
+                    with suppress(Exception):
                         Filter(str(Filter(text)))  # reads of logs use the normal form
             finally:
                 with suppress(RuntimeError):  # the loop is closed: nobody waits

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from gapless.core.address import Address
 from gapless.core.backoff import Backoff
-from gapless.core.errors import ProtocolError
+from gapless.core.errors import ProtocolError, shortened
 from gapless.core.events import LinkDown, LinkDrained, LinkFull, LinkUp, MachineEvent, Received
 from gapless.core.ids import BrokerId
 from gapless.core.parameters import Parameters
@@ -281,11 +281,11 @@ class BrokerLinks:
         name = handshake.name
         if handshake.overlay != overlay:
             return (
-                f"this is the overlay {overlay!r}, not {handshake.overlay!r}; "
+                f"this is the overlay {overlay!r}, not {shortened(handshake.overlay)!r}; "
                 "give both brokers the same overlay name"
             )
         if name not in self.peers:
-            return f"{self._me} has no neighbour {name!r}; compare the topology files"
+            return f"{self._me} has no neighbour {shortened(name)!r}; compare the topology files"
         if name > self._me:
             return f"{self._me} dials {name}, not vice versa"
         return None
