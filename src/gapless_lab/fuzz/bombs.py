@@ -8,6 +8,8 @@ from typing import Final
 
 import msgspec
 
+from gapless.core.limits import EVENT_TEXT_MAX
+
 __all__ = ["BOMBS"]
 
 _DEPTHS: Final = (200, 900, 1_100, 5_000, 100_000)
@@ -79,6 +81,16 @@ def _many_keys(random: Random, tag: str) -> bytes:
     )
 
 
+def _long_texts(random: Random, tag: str) -> bytes:
+    """Events with texts that take long to search, and some that are too long."""
+    del tag
+    text = random.choice(("a" * EVENT_TEXT_MAX, "a" * (EVENT_TEXT_MAX + 1), "ab" * 30_000))
+    events = [[{"p": text}, b""]] * random.choice((1, 4, 14))
+    return msgspec.msgpack.encode(
+        ["Publish", 1, ["f1", 1], "fp1", 1, random.randrange(100), events]
+    )
+
+
 def _many_empty_events(random: Random, tag: str) -> bytes:
     """Very many events of no size: small here, large with a publisher and a tick each."""
     del tag
@@ -126,6 +138,7 @@ BOMBS: Final[Mapping[str, Callable[[Random, str], bytes]]] = {
     "duplicate keys": _duplicate_keys,
     "many keys": _many_keys,
     "many empty events": _many_empty_events,
+    "long texts": _long_texts,
     "many positions": _many_positions,
     "nothing": _nothing,
     "two messages": _two_messages,

@@ -43,6 +43,9 @@ WRONG: Final[tuple[Any, ...]] = (
 WRONG_SHARE: Final = 0.05
 """The share of these among bold values: each makes its message malformed."""
 
+KNOWN_KEYS: Final = 0.5
+"""The share of keys that are those of questions of the broker."""
+
 DEPTH_MAX: Final = 6
 """Nesting below which long sequences are drawn."""
 
@@ -121,6 +124,8 @@ class Generator:
     def value(self, shape: Shape, field: str, depth: int = 0) -> Any:
         """Return a value of a type for a field of this name."""
         self._items += 1
+        if field == "key" and self._vocabulary.keys and self._random.random() < KNOWN_KEYS:
+            return self._random.choice(self._vocabulary.keys)
         if self._boldness and self._random.random() < self._boldness * WRONG_SHARE:
             return self._random.choice(WRONG)
         match shape:

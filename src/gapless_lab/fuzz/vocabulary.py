@@ -14,6 +14,8 @@ import msgspec
 from gapless.core.ids import PubendId, ShbId
 from gapless.core.limits import (
     FILTER_PATTERN_MAX,
+    FILTER_SEARCHES_MAX,
+    FILTER_SEGMENT_MAX,
     FILTER_TEXT_MAX,
     INT_MAX,
     INT_MIN,
@@ -99,7 +101,10 @@ EXTREME_FILTERS: Final = (
     "a IN (" + ", ".join(f"'{number}'" for number in range(5_000)) + ")",
     "a LIKE '" + "_%" * (FILTER_PATTERN_MAX // 2) + "'",
     "a LIKE '%" + "a_" * 2_000 + "%'",
-    " AND ".join(f"p LIKE '%a_b{number}%c_%'" for number in range(100)),
+    "p LIKE '%" + "a_" * (FILTER_SEGMENT_MAX // 2) + "%'",
+    "p LIKE '%" + "a_a%" * (FILTER_SEARCHES_MAX - 1) + "'",
+    " AND ".join(f"p LIKE '%a_b{number}%'" for number in range(FILTER_SEARCHES_MAX)),
+    " OR ".join(f"p LIKE '%ab{number}%'" for number in range(FILTER_SEARCHES_MAX + 1)),
     "a = " + "9" * 60_000,
     "a + " * 97 + "a = 1",
     "x" * FILTER_TEXT_MAX,
@@ -148,6 +153,8 @@ class Vocabulary:
         """Numbers that the broker has sent: sessions, sequences, ticks."""
         self.pubends = [*PUBENDS] if is_peer else [*PUBENDS, PAIR_PUBEND]
         self.is_peer = is_peer
+        self.keys: list[Any] = []
+        """Keys of the questions that the broker has asked last: answers use them again."""
 
     def integer(self, field: str) -> int:
         """Return an integer that may be meant."""
@@ -206,3 +213,6 @@ class Vocabulary:
         """Remember the numbers of a message of the broker, to use them again."""
         found = [each for each in msgspec.structs.astuple(message) if type(each) is int]
         self.numbers = [*self.numbers, *found][-32:]
+        key = getattr(message, "key", None)
+        if isinstance(key, tuple):
+            self.keys = [*self.keys, [*key]][-8:]
