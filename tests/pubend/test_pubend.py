@@ -90,7 +90,7 @@ def test_an_idle_pubend_is_reviewed_seldom_and_soon_after_a_report() -> None:
 
     with patched(Retention, "expect_acks", counted):
         bench.run(ms=30_000)
-        assert 3 <= len(reviews) <= 5
+        assert 1 <= len(reviews) <= 3
         bench.run(ms=1_000)
         reviews.clear()
         bench.report("s")

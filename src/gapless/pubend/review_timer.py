@@ -4,7 +4,7 @@ A review updates the states of members, releases the log and requests overdue ac
 that follows from reports, from events, or from long times. So a pubend is reviewed ``ack_ms`` after
 a report that changes a member or may let it release its log. After events, and after a start, it is
 reviewed every ``ack_ms`` until their acknowledgements are overdue, and while they are (R57).
-Otherwise it is reviewed as seldom as it declares silence (R30).
+Otherwise it is reviewed half as often as it declares silence (R30).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ReviewTimer:
         self._context = context
         self._review = review
         self._short_us = microseconds(ms=parameters.ack_ms)
-        self._long_us = max(self._short_us, parameters.idle_us)
+        self._long_us = max(self._short_us, 2 * parameters.idle_us)
         self._overdue_us = microseconds(ms=parameters.aet_ms) + 2 * self._short_us
         self._busy_until = context.now + self._overdue_us
         self._has_news = False

@@ -49,10 +49,12 @@ class Maintenance:
         self._registry.save_acknowledgements()
         ttl = microseconds(s=self._context.parameters.log_hold_ttl_s)
         due = self._context.now - self._refreshed_at > ttl // 4
-        time = self._subends.reporter.time
+        now, reporter = self._context.now, self._subends.reporter
+        everything = reporter.has_new_time()
         for subend in self._subends.guaranteed.values():
-            if subend.reports.is_due(self._context.now, time):
-                self._subends.reporter.review(subend)
+            reports = subend.reports
+            if everything or reports.has_news or now >= reports.repeat_at:
+                reporter.review(subend)
             if subend.groups.holding:
                 for cursor in subend.groups.with_log_hold():
                     if not cursor.is_pending:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gapless.core.ids import BrokerId, VirtualTime
+from gapless.core.ids import BrokerId
 from gapless.core.ticks import Tick
 from gapless.messages.streams import Member
 
@@ -25,23 +25,20 @@ class SentReport(NamedTuple):
 class ReportState:
     """The reports about one stream in this incarnation."""
 
-    __slots__ = ("greatest", "has_news", "last")
+    __slots__ = ("greatest", "has_news", "last", "repeat_at")
 
     def __init__(self) -> None:
         self.greatest: Tick | None = None
         """The greatest tick that this SHB has reported."""
         self.last: SentReport | None = None
+        self.repeat_at = 0
+        """When the last report is to be repeated; 0 if there is none."""
         self.has_news = False
         """Whether the ack floor may have changed since it was last computed."""
 
     def note_news(self) -> None:
         """The ack floor may have changed: compute it with the next review."""
         self.has_news = True
-
-    def is_due(self, now: int, time: VirtualTime) -> bool:
-        """Return whether there may be something to report, or the last report is to be repeated."""
-        last = self.last
-        return self.has_news or last is None or now >= last.repeat_at or time != last.member.time
 
     def note_computed(self) -> None:
         """The ack floor was computed."""
@@ -50,5 +47,6 @@ class ReportState:
     def note_sent(self, report: SentReport) -> None:
         """A report was sent."""
         self.last = report
+        self.repeat_at = report.repeat_at
         self.greatest = max(report.tick, self.greatest or 0)
         self.has_news = False

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gapless.core.context import Context
-from gapless.core.ids import BrokerId, PubendId, VirtualTime
+from gapless.core.ids import BrokerId, PubendId
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.streams import AckReport, DefineMemberSet, Member
@@ -28,6 +28,7 @@ class AckReporter:
     def __init__(self, context: Context, interest: Interest) -> None:
         self._context = context
         self._interest = interest
+        self._time = interest.time
         self._ending: list[dict[PubendId, Tick]] = []
         """The ticks that ended durable subscriptions need while their records are still on disk."""
 
@@ -41,10 +42,10 @@ class AckReporter:
                 return
         self.report(subend)
 
-    @property
-    def time(self) -> VirtualTime:
-        """The virtual time that reports contain."""
-        return self._interest.time
+    def has_new_time(self) -> bool:
+        """Return whether the virtual time has grown since the last call: all reports are new."""
+        before, self._time = self._time, self._interest.time
+        return before != self._time
 
     def report(self, subend: Subend) -> None:
         """Send the membership of this SHB and its ack floor for a pubend."""
