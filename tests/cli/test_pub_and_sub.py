@@ -109,6 +109,20 @@ def test_printed_lines_can_be_published_again(
     assert capsys.readouterr().out.startswith("1 event published, up to ")
 
 
+def test_the_events_before_a_refused_one_are_counted_and_its_line_is_named(
+    brokers: Overlay, pubend: str, tmp_path: Path, capsys: Captured
+) -> None:
+    large = '{"attributes": {"n": 2}, "payload": "' + "x" * 2_000_000 + '"}\n'
+    source = lines_in(tmp_path / "events", event(1) + "\n" + large + event(3))
+    assert pub(brokers, pubend, source) == EXIT_WRONG_INPUT
+    captured = capsys.readouterr()
+    assert "1 event published" in captured.err
+    assert "does not fit into a frame" in captured.err
+    assert "is line 3)" in captured.err
+    assert main(["log", "read", pubend, "--url", brokers.url()]) == 0
+    assert [each["attributes"]["n"] for each in read(capsys)] == [1]
+
+
 def test_the_lines_before_an_invalid_one_are_published_and_reported(
     brokers: Overlay, pubend: str, tmp_path: Path, capsys: Captured
 ) -> None:

@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from io import FileIO
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 import msgspec
 import typer
@@ -48,6 +48,9 @@ class EventLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     publisher: str = ""
     sequence: int = 0
 
+
+_NumberedEvent: TypeAlias = tuple[int, tuple[dict[str, Any], bytes]]
+"""An event and the number of its line."""
 
 _LINES: Final = msgspec.json.Decoder(EventLine)
 _ATTRIBUTES: Final = msgspec.json.Decoder(dict[str, Any])
@@ -166,11 +169,15 @@ class _Count:
         self.position = position if self.position is None else self.position | position
         self.events += events
 
+    def add_some(self, events: int) -> None:
+        """Count events that were published before an error."""
+        self.events += events
+
     def text(self) -> str:
         """Return the summary for the user."""
-        if self.position is None:
+        if self.position is None and not self.events:
             return "nothing was published"
-        position = f", up to {self.position}" if len(self.position) else ""
+        position = f", up to {self.position}" if self.position else ""
         return f"{counted(self.events, 'event')} published{position}"
 
 
@@ -239,7 +246,11 @@ async def _publish_all(
     with _opened(source) as opened, _shown(opened) as show:
         async for lines in _Reader(opened).chunks():
             events, wrong = _read(lines, count, advertised)
-            await _publish(publisher, events, count, rate)
+            step = len(events) if rate is None else max(1, int(rate / 10))
+            for part in _parts(events, step):
+                await _publish(publisher, part, count)
+                if rate is not None:
+                    await asyncio.sleep(len(part) / rate)
             show(sum(map(len, lines)) + len(lines))
             if wrong is not None:
                 raise wrong
@@ -274,11 +285,11 @@ def _opened(source: str) -> FileIO:
 
 def _read(
     lines: list[bytes], count: _Count, advertised: Filter
-) -> tuple[list[tuple[dict[str, Any], bytes]], UsageError | None]:
+) -> tuple[list[_NumberedEvent], UsageError | None]:
     """Return the events of lines up to an invalid one, and its error."""
     from gapless.core.errors import UsageError
 
-    events: list[tuple[dict[str, Any], bytes]] = []
+    events: list[_NumberedEvent] = []
     for line in lines:
         number = count.next_line()
         if not line.strip():
@@ -289,22 +300,23 @@ def _read(
             return events, error
         if not advertised.matches(event[0]):
             return events, UsageError(f"line {number:,} does not match --advertise")
-        events.append(event)
+        events.append((number, event))
     return events, None
 
 
-async def _publish(
-    publisher: Publisher,
-    events: list[tuple[dict[str, Any], bytes]],
-    count: _Count,
-    rate: float | None,
-) -> None:
-    step = len(events) if rate is None else max(1, int(rate / 10))
-    for part in _parts(events, step):
-        position = await publisher.publish_many(part)
-        count.add(len(part), position)
-        if rate is not None:
-            await asyncio.sleep(len(part) / rate)
+async def _publish(publisher: Publisher, part: list[_NumberedEvent], count: _Count) -> None:
+    """Publish events; an error has the line of its event, and what was published is counted."""
+    from gapless.core.errors import GaplessError, reworded
+
+    try:
+        position = await publisher.publish_many([event for _, event in part])
+    except GaplessError as error:
+        count.add_some(error.published or 0)
+        number = error.event_number
+        if number is None or number >= len(part):
+            raise
+        raise reworded(error, f"{error} (event {number} is line {part[number][0]:,})") from None
+    count.add(len(part), position)
 
 
 def _parts(events: list[Any], step: int) -> Iterable[list[Any]]:
