@@ -700,6 +700,16 @@ def test_only_a_requester_at_this_broker_gets_more_than_a_chunk() -> None:
         assert near.done == ticks[2]
 
 
+def test_a_filter_that_searches_texts_gets_no_more_than_a_chunk() -> None:
+    # all texts of a reply are searched in one step
+    harness = PubendHarness(Parameters(read_chunk_bytes=1, read_bytes_max=PLENTY))
+    ticks = harness.fill(1, 2, 3)
+    for form in (ReadForm.EVENTS, ReadForm.ROWS):
+        for text, is_searched in (("text LIKE '%x%'", True), ("text LIKE 'x%'", False)):
+            reply = harness.answer(1, ticks[2], text, form=form, requester="p")
+            assert (reply.done < ticks[1]) is is_searched
+
+
 def test_the_bytes_of_a_reply_to_one_requester_are_bounded() -> None:
     # P7: read_bytes_max
     harness = PubendHarness(Parameters(read_chunk_bytes=1, read_bytes_max=100))

@@ -9,7 +9,7 @@ from typing import Any, Final
 from gapless.content.condition import Condition, both, either, negated
 from gapless.content.conjunction import Conjunction
 from gapless.content.evaluate import Matcher, matcher
-from gapless.content.normal import disjoined, normalise
+from gapless.content.normal import disjoined, normalise, searches_of
 from gapless.content.parser import parse
 from gapless.content.values import Attributes, plain_scalars
 from gapless.core.errors import AttributeValueError, FilterError, FilterTypeError
@@ -88,6 +88,15 @@ class Filter:
     def attributes(self) -> frozenset[str]:
         """The names of the attributes on which the normal form depends."""
         return frozenset(name for one in self._conjunctions for name, _ in one.constraints)
+
+    @property
+    def searches(self) -> int:
+        """How many searches of texts a match takes at most, by LIKE patterns.
+
+        >>> Filter("a LIKE '%x%' OR b LIKE 'y%'").searches
+        1
+        """
+        return searches_of(self._conjunctions)
 
     def matches(self, attributes: Attributes) -> bool:
         """Return whether an event with these attributes matches (None is the same as missing).

@@ -40,7 +40,7 @@ from gapless.core.limits import (
     FILTER_TEXT_MAX,
 )
 
-__all__ = ["disjoined", "normalise"]
+__all__ = ["disjoined", "normalise", "searches_of"]
 
 Subject: TypeAlias = str | Term
 Entries: TypeAlias = tuple[tuple[Subject, ValueSet], ...]
@@ -379,7 +379,7 @@ def _within_limits(conjunctions: Normal) -> Normal:
             "FILTER_CONSTRAINTS_MAX",
             FILTER_CONSTRAINTS_MAX,
         )
-    searches = _searches(conjunctions)
+    searches = searches_of(conjunctions)
     if searches > FILTER_SEARCHES_MAX:
         raise FilterLimitError(
             f"the filter searches texts for {searches:,} parts of patterns; "
@@ -390,7 +390,7 @@ def _within_limits(conjunctions: Normal) -> Normal:
     return conjunctions
 
 
-def _searches(conjunctions: Normal) -> int:
+def searches_of(conjunctions: Normal) -> int:
     """Count the parts of patterns for which texts are searched."""
     return sum(
         pattern.searches

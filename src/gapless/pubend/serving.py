@@ -174,7 +174,7 @@ class PubendRequestHandler:
 
     def _look(self, request: Read, read_filter: Filter, then: Callable[[ReadReply], None]) -> None:
         pubend = self._pubend
-        bytes_max = self._bytes_max(request)
+        bytes_max = self._bytes_max(request, read_filter)
         is_empty = max(request.low, pubend.record.released + 1) > min(request.high, pubend.top)
 
         def answer(reply: ReadReply) -> None:
@@ -202,11 +202,15 @@ class PubendRequestHandler:
         else:
             pubend.rows_between(request.low, request.high, found_rows, bytes_max)
 
-    def _bytes_max(self, request: Read) -> int:
-        """Return the limit of a reply in bytes: greater if the requester is this broker."""
+    def _bytes_max(self, request: Read, read_filter: Filter) -> int:
+        """Return the limit of a reply in bytes: greater if the requester is this broker.
+
+        It is less if the filter searches texts: all of them are searched in one step.
+        """
         parameters = self._context.parameters
         is_here = request.requester == self._context.identity.broker
-        most = parameters.read_bytes_max if is_here else parameters.read_chunk_bytes
+        is_large = is_here and not read_filter.searches
+        most = parameters.read_bytes_max if is_large else parameters.read_chunk_bytes
         return max(0, min(request.bytes_max, max(most, parameters.read_chunk_bytes)))
 
     def _matching(
