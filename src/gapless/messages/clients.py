@@ -219,9 +219,7 @@ class HostTime(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class StartGuarantees(msgspec.Struct, frozen=True, array_like=True):
-    """From when on a durable subscription must get pubends that its position does not contain
-    (R46).
-    """
+    """From when on a durable subscription must get pubends without a position (R46)."""
 
     default: tuple[HostTime, ...]
     """Host times of its hosting brokers for the last confirmed filter, oldest first. The
@@ -246,14 +244,11 @@ class Subscribe(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """How many events the client accepts before it grants more credit."""
     expiry_s: ClientCount = 604_800
     seek_count: ClientCount = 0
-    """The last ``Subscribed.seek_count`` that the client received. A position from before an
-    operator's seek is ignored."""
+    """The last received ``Subscribed.seek_count``: a position from before a seek is ignored."""
     hosting: HostingReference | None = None
-    """Of a durable one: the last known hosting reference. At another broker it continues from
-    ``start``."""
+    """Of a durable one: the last known reference. At another broker ``start`` applies."""
     acked: PositionTuple = ()
-    """With ``hosting``: the acknowledged position, above which the new hosting broker holds the
-    logs."""
+    """With ``hosting``: the acknowledged position, above which logs are held."""
     past_filters: tuple[PastFilter, ...] = ()
     """With ``hosting``: the past filters that apply to ticks that are not acknowledged."""
     start_guarantees: StartGuarantees | None = None
@@ -290,8 +285,7 @@ class Subscribed(msgspec.Struct, frozen=True, array_like=True, tag=True):
     past_filters: tuple[PastFilter, ...] = ()
     """Of a durable one: the filters before it, which its client presents after a failover."""
     start: StartPoint = StartPoint()
-    """Of a durable one, for a failover: how it starts on pubends that the position does not
-    contain."""
+    """Of a durable one, for a failover: how it starts on pubends without a position."""
     start_guarantees: StartGuarantees | None = None
     """Of a durable one, for a failover: its start guarantees if it starts with the latest."""
     is_new: bool = False
@@ -366,8 +360,7 @@ class SubscriptionEnded(msgspec.Struct, frozen=True, array_like=True, tag=True):
     reason: str
     cause: RefusalCause = RefusalCause.FENCED
     hosting: HostingReference | None = None
-    """Of a durable one that has moved: the hosting reference that its client presents from now
-    on."""
+    """Of a durable one that has moved: the hosting reference from now on."""
 
 
 class Credit(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -488,8 +481,7 @@ class ReadPart(msgspec.Struct, frozen=True, array_like=True, tag=True):
     released: Tick
     """The log no longer has ticks up to this one."""
     rows: tuple[bytes, ...] = ()
-    """Replaces ``publications`` if another form was requested. A broker may still send
-    publications."""
+    """Replaces ``publications`` if another form was requested and the broker knows it."""
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag=True):
