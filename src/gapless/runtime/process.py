@@ -91,7 +91,6 @@ def run_broker(path: Path, *, supervised: bool = False, restarts: int = 0) -> in
         set_up_logs(config.log.level, config.log.format, _log_file(config.log))
         _allow_many_connections()
         keep_freed_memory()
-        gc.disable()  # what the start makes is kept; settle_down enables it again
         return run_loop(serve(config, supervised=supervised))
     except KeyboardInterrupt:  # the event loop handles signals from now on
         sys.stderr.write("broker stops before it is ready: signal SIGINT\n")
@@ -146,6 +145,7 @@ async def serve(config: BrokerConfig, *, supervised: bool = False) -> int:
 
 async def _started(node: Node, stop: asyncio.Future[str]) -> bool:
     """Start a node; return False if a signal came first. The node has ended then."""
+    gc.disable()  # all that the start makes is kept
     starting = asyncio.ensure_future(node.start())
     either: set[asyncio.Future[Any]] = {starting, stop}
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -156,6 +156,8 @@ async def _started(node: Node, stop: asyncio.Future[str]) -> bool:
     except asyncio.CancelledError:
         LOG.info("broker stops before it is ready: %s", stop.result())
         return False
+    finally:
+        gc.enable()
     return True
 
 
@@ -227,12 +229,11 @@ def _is_pipe(descriptor: int) -> bool:
 
 
 def settle_down() -> None:
-    """Begin garbage collection, without the objects of the start."""
+    """Exclude the objects of the start from garbage collection, and set its thresholds."""
     sys.setswitchinterval(SWITCH_S)
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
-    gc.enable()
 
 
 def _allow_many_connections() -> None:
