@@ -241,3 +241,46 @@ def test_a_feeder_that_replied_late_is_kept_after_the_retry_pause() -> None:
     assert table.detached() == []
     assert table.feed.state is FeedState.FED
     assert table.losses == 0
+
+
+def refreshes(table: Table, s: int, *, silence_every_ms: int) -> list[int]:
+    """Let time pass on an idle stream; return the times of the refreshes in seconds."""
+    found = []
+    for step in range(s * 10):
+        table.context.now += microseconds(ms=100)
+        if step * 100 % silence_every_ms == 0:
+            table.feed.note_progress()
+        before = len(table.sent)
+        table.context.run_timers()
+        table._collect()
+        if any(isinstance(each, Attach) for _, each in table.sent[before:]):
+            found.append(table.context.now // 1_000_000)
+            table.answer("a")
+    return found
+
+
+def test_a_feed_of_an_idle_stream_is_refreshed_seldom_and_keeps_its_feeder() -> None:
+    # R8, R9: silence comes every ten seconds, which is longer than dct_ms
+    table = Table(Candidate("a", 0), Candidate("b", 1))
+    table.answer("a")
+    refreshes(table, 60, silence_every_ms=10_000)
+    assert len(refreshes(table, 100, silence_every_ms=10_000)) <= 15
+    assert table.feed.feeder == "a"
+    assert "feeder was silent" not in table.context.coverage_marks
+
+
+def test_a_feed_of_a_stream_in_use_is_refreshed_every_attach_refresh_ms() -> None:
+    table = Table(Candidate("a", 0))
+    table.answer("a")
+    found = refreshes(table, 20, silence_every_ms=500)
+    assert 8 <= len(found) <= 14
+
+
+def test_the_feeder_of_a_stream_in_use_is_left_after_about_dct_ms() -> None:
+    table = Table(Candidate("a", 0), Candidate("b", 1))
+    table.answer("a")
+    for _ in range(100):
+        table.run(100)  # ranges come all the time
+    table.context.now += microseconds(ms=DEFAULTS.dct_ms + REFRESH_MS)
+    table.context.run_timers()
+    assert table.context.coverage_marks["feeder was silent"] == 1
