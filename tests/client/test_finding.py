@@ -146,6 +146,18 @@ async def test_the_error_names_a_hosting_broker_that_cannot_be_reached_and_its_a
 
 
 @async_test
+async def test_an_address_that_is_none_does_not_keep_a_program_from_the_others() -> None:
+    async with Overlay("line:2", on_disk=False, parameters=SHORT) as overlay:
+        async with gapless.connect(overlay.url("b2")) as there, there.subscribe("", durable="desk"):
+            pass
+        finder = overlay.node("b2").broker.components.finder
+        finder._addresses = {"b2": Address("no/host", 7400)}
+        async with gapless.connect(overlay.url("b1", "b2"), backoff=QUICK) as session:
+            async with session.subscribe(durable="desk") as events:
+                assert not events.is_new
+
+
+@async_test
 async def test_unsubscribe_ends_the_subscription_at_another_broker() -> None:
     async with Overlay("line:3", on_disk=False, parameters=SHORT) as overlay:
         async with (

@@ -9,6 +9,7 @@ unreachable.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -18,7 +19,13 @@ from gapless.client.link import ReconnectingLink
 from gapless.client.options import SessionOptions
 from gapless.client.requests import RequestNumbers
 from gapless.core.address import Address
-from gapless.core.errors import ClosedError, DeadlineError, GaplessError, WrongBrokerError
+from gapless.core.errors import (
+    AddressError,
+    ClosedError,
+    DeadlineError,
+    GaplessError,
+    WrongBrokerError,
+)
 
 __all__ = ["SessionLinks"]
 
@@ -89,7 +96,10 @@ class SessionLinks:
         for each in made:
             if each.handshake is None or each.handshake.broker == broker:
                 return each
-        configured = [Address.parse(text) for text in addresses]
+        configured = []
+        for text in addresses:
+            with suppress(AddressError):  # the error for the program shows it, if none is reached
+                configured.append(Address.parse(text))
         fails_over = self._options.failover_after_s is not None
         link = ReconnectingLink(
             tuple(dict.fromkeys((*configured, *self._addresses))),
