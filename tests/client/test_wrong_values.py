@@ -16,7 +16,7 @@ from gapless import Position
 from gapless.client import ConnectionChange, Publisher, Session, StagedWriter, Subscription
 from gapless.core.ids import PubendId
 from gapless.core.limits import CLIENT_COUNT_MAX, NAME_MAX, SEQUENCE_MAX, SHOWN_QUOTE_MAX
-from gapless.errors import AddressError, ClosedError, PositionError, UsageError
+from gapless.errors import AddressError, ClosedError, PositionError, RefusedError, UsageError
 from gapless.messages.clients import Ack, Publish, Subscribe, Subscribed
 from gapless.messages.operating import ListPartitions
 from gapless.testing import Overlay
@@ -354,3 +354,11 @@ async def test_an_acknowledgement_before_the_subscription_is_opened_is_refused()
     async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
         with pytest.raises(ClosedError, match="open the subscription first"):
             await session.subscribe("", durable="desk").ack()
+
+
+@async_test
+async def test_the_reason_of_a_refusal_has_no_control_characters() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        with pytest.raises(RefusedError) as caught:
+            await anext(aiter(session.read("evil\x1b[2J\x9b")))
+        assert "evil\\x1b[2J\\x9b" in str(caught.value)

@@ -15,6 +15,7 @@ from gapless.core.errors import (
     UsageError,
     WrongBrokerError,
 )
+from gapless.core.printable import printable
 from gapless.messages.clients import RefusalCause, Refused
 from gapless.wire import CLIENT_REQUESTS, HEADER_BYTES
 
@@ -107,16 +108,17 @@ def check_request(message: Any) -> Any:
 
 def refusal(notice: Refused) -> RefusedError | UsageError:
     """Return a refusal as an error."""
+    reason = printable(notice.reason)  # it may contain names of other programs
     match notice.cause:
         case RefusalCause.WRONG_BROKER:
-            return WrongBrokerError(notice.reason, notice.broker, notice.addresses)
+            return WrongBrokerError(reason, notice.broker, notice.addresses)
         case RefusalCause.HOST_UNKNOWN:
-            return HostUnknownError(notice.reason, notice.silent)
+            return HostUnknownError(reason, notice.silent)
         case RefusalCause.FENCED:
-            return FencedError(notice.reason)
+            return FencedError(reason)
         case RefusalCause.UNAVAILABLE:
-            return UnavailableError(notice.reason)
+            return UnavailableError(reason)
         case RefusalCause.FILTER_REQUIRED:
-            return UsageError(notice.reason)
+            return UsageError(reason)
         case _:
-            return RefusedError(notice.reason)
+            return RefusedError(reason)
