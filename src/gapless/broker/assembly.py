@@ -175,6 +175,7 @@ def assemble(
         subends,
     )
     lag = LagMeter(context, requests)
+    listings = SubscriptionInspection(context, registry, corrupt, lag, lookups)
     inspection = InspectionCalls(
         context,
         tree,
@@ -235,7 +236,7 @@ def assemble(
             collector,
             reads,
             inspection,
-            SubscriptionInspection(context, registry, corrupt, lag, lookups),
+            listings,
             OperatorCalls(context, registry, corrupt, hosting, lookups),
             WriterCalls(context, hosted, staging, refusals),
         ),
