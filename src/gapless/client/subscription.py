@@ -167,6 +167,7 @@ class Subscription:
         link = self._opened()
         seconds = chosen(deadline_s, self._settings.deadline_s)
         link.remove(self._inbox)
+        link.stop_listening(self.name, self._inbox)
         try:
             answer = await link.call(Unsubscribe(0, self.name, self._inbox.hosting), seconds)
             ReconnectingLink.expect(answer, Unsubscribed)

@@ -332,6 +332,8 @@ class SubscriberCalls:
             self._refuse(client, call.request, _not_yours(call.subscription))
             return
         if found is not None:
+            if found.durable and not (found.client == client and found.reply.is_pending):
+                found.reply.send_ended(f"the subscription {found.name!r} was unsubscribed")
             self._registry.end(found)
             if found.epoch:
                 self._hosting.forget_moved(found)

@@ -1,11 +1,11 @@
-"""The order of a durable subscription is the one with which it was created."""
+"""The order of a durable subscription stays; it has one client, and each learns when it loses it."""
 
 from __future__ import annotations
 
 import pytest
 
 import gapless
-from gapless.errors import FencedError, RefusedError, UsageError
+from gapless.errors import ClosedError, FencedError, RefusedError, UsageError
 from gapless.testing import Overlay, SyncOverlay
 from tests.client.running import async_test
 
@@ -69,3 +69,26 @@ async def test_a_closed_durable_subscription_is_free_while_its_session_continues
             await publisher.publish({"n": 3})
             async with session.subscribe(durable="desk", take_over=False) as events:
                 assert (await events.get()).attributes == {"n": 2}
+
+
+@pytest.mark.parametrize("own", [True, False])
+@async_test
+async def test_a_consumer_is_told_that_its_subscription_was_unsubscribed(own: bool) -> None:
+    async with (
+        Overlay(on_disk=False) as overlay,
+        gapless.connect(overlay.url()) as session,
+        gapless.connect(overlay.url()) as other,
+        session.subscribe("", durable="desk") as events,
+    ):
+        await (session if own else other).unsubscribe("desk")
+        with pytest.raises(FencedError, match="'desk' was unsubscribed"):
+            await events.get(deadline_s=5)
+
+
+@async_test
+async def test_a_consumer_that_unsubscribes_is_closed() -> None:
+    async with Overlay(on_disk=False) as overlay, gapless.connect(overlay.url()) as session:
+        async with session.subscribe("", durable="desk") as events:
+            await events.unsubscribe()
+            with pytest.raises(ClosedError):
+                await events.get()
