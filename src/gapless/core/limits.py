@@ -248,7 +248,7 @@ advertisement as the reason."""
 ROW_EVENTS_MAX: Final = 1_000
 """Events in one row of a log. A batch with more becomes several rows, which are sent one by one."""
 
-ROW_BYTES_MAX: Final = 262_144
+ROW_BYTES_MAX: Final = 393_216
 """Bytes of publications in one row of a log or one message, unless it is a single publication.
 Filters compare the texts of one row in a step."""
 
