@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from gapless.broker import entry
+from gapless.messages.records import PubendRecord
 from gapless.messages.streams import KnowledgeRange
 from gapless.overlay.session import PeerSession
 from gapless.propagation import sufficiency
@@ -19,6 +20,7 @@ from gapless.pubend.members import Members
 from gapless.pubend.publishers import Publishers
 from gapless.pubend.staging import Staging
 from gapless.pubend.stream_end import StreamEnd
+from gapless.pubend.tick_ceiling import TickCeiling
 from gapless.routing.sending import StreamSender
 from gapless.stream import istream
 from gapless.stream import ranges as knowledge
@@ -58,6 +60,11 @@ def _silence_without_ceiling(self: Any, tick: int) -> None:
     if not self._pending and tick > self.last:
         low, self.last = self.last + 1, tick
         self._forward(KnowledgeRange(low, tick, self.stream_epoch, 0))
+
+
+def _unchanged_record(self: TickCeiling, record: PubendRecord) -> PubendRecord:
+    del self
+    return record
 
 
 def _sequences_forgotten(original: Any) -> Any:
@@ -186,6 +193,11 @@ BUGS: Final = (
         "declares silence above the tick ceiling",
         "ticks declared silent are given to events after a crash (R29, A8)",
         ((StreamEnd, "_be_silent_until", replaced(_silence_without_ceiling)),),
+    ),
+    PlantedBug(
+        "forgets the tick ceiling of the broker",
+        "after a crash pubends continue below ticks that were declared silent (R29, A8)",
+        ((TickCeiling, "restored", replaced(_unchanged_record)),),
     ),
     PlantedBug(
         "takes the incarnation from the clock",
