@@ -13,12 +13,19 @@ import pytest
 from gapless.core.errors import ProtocolError
 from gapless.core.events import ClientRequest, ClientUp
 from gapless.core.ids import PubendId
-from gapless.core.limits import CLIENT_COUNT_MAX, INT_MAX, NAME_MAX, SEQUENCE_MAX
+from gapless.core.limits import (
+    CLIENT_COUNT_MAX,
+    INT_MAX,
+    NAME_MAX,
+    SEARCHES_PER_CLIENT_MAX,
+    SEQUENCE_MAX,
+)
 from gapless.messages.clients import (
     FindDurable,
     HostingReference,
     OpenPubend,
     PubendOpened,
+    RefusalCause,
     Refused,
     StartPoint,
     Subscribe,
@@ -118,6 +125,19 @@ def test_a_question_in_the_name_of_the_broker_itself_is_dropped(count: int) -> N
     world.pass_time(WAIT_US)
     assert {each.request for each in world.notices} >= {1, 2, 3}
     assert world.broker.coverage_marks["own question returned"] == 3
+
+
+def test_a_client_collects_no_more_lists_at_once_than_its_limit() -> None:
+    world = scene()
+    for number in range(SEARCHES_PER_CLIENT_MAX + 1):
+        world.handle(ClientRequest("c.1", ListAllDurable(number)))
+    (refused,) = world.notices
+    assert (refused.request, refused.cause) == (SEARCHES_PER_CLIENT_MAX, RefusalCause.UNAVAILABLE)
+    world.pass_time(WAIT_US)
+    assert len(world.notices) == SEARCHES_PER_CLIENT_MAX + 1
+    world.handle(ClientRequest("c.1", ListAllDurable(1_000)))
+    world.pass_time(WAIT_US)
+    assert world.notices[-1].request == 1_000
 
 
 # --- numbers that are counted on --------------------------------------------------------------------

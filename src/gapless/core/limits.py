@@ -140,8 +140,8 @@ NAME_QUERIES_MAX: Final = 10_000
 refused with UNAVAILABLE."""
 
 SEARCHES_PER_CLIENT_MAX: Final = 64
-"""Requests of one client that wait for a search for a durable subscription. A further one is refused
-with HOST_UNKNOWN, and the client repeats it."""
+"""Requests of one client that wait for a search for a durable subscription, or for a list of all. A
+further one is refused, and the client repeats it."""
 
 WALKS_MAX: Final = 10_000
 """Concurrent searches for durable subscriptions at a broker, its own or received ones, and requests

@@ -7,6 +7,7 @@ order of names and brokers, and two subscriptions of one name stand side by side
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any, TypeAlias
@@ -15,7 +16,12 @@ from msgspec.structs import replace
 
 from gapless.core.context import Context
 from gapless.core.ids import BrokerId, CellId
-from gapless.core.limits import SHOWN_ENTRIES_MAX, SHOWN_TEXT_MAX, SILENT_NAMED_MAX
+from gapless.core.limits import (
+    SEARCHES_PER_CLIENT_MAX,
+    SHOWN_ENTRIES_MAX,
+    SHOWN_TEXT_MAX,
+    SILENT_NAMED_MAX,
+)
 from gapless.messages.clients import RefusalCause, Refused
 from gapless.messages.mobility import (
     CollectSubscriptions,
@@ -112,15 +118,22 @@ class SubscriptionCollector:
         self._corrupt = corrupt
         self._finder = finder
         self._pages: dict[WalkKey, _Page] = {}
+        self._listing: Counter[str] = Counter()
+        """How many lists of each client are being collected."""
         self.handlers: Mapping[type, Callable[[str, Any], None]] = {ListAllDurable: self._list}
 
     def _list(self, client: str, call: ListAllDurable) -> None:
-        if self._walks.is_full:
+        if self._walks.is_full or self._listing[client] >= SEARCHES_PER_CLIENT_MAX:
             reason = "too many searches are pending; retry later"
             self._context.notify(client, Refused(call.request, reason, RefusalCause.UNAVAILABLE))
             return
 
+        self._listing[client] += 1
+
         def done(page: SubscriptionsCollected) -> None:
+            self._listing[client] -= 1
+            if not self._listing[client]:
+                del self._listing[client]
             complete = self._finder.with_addresses
             entries = tuple(replace(each, host=complete(each.host)) for each in page.entries)
             reply = AllDurableList(call.request, entries, page.more, page.silent)

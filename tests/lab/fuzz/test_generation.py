@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from gapless.core.errors import ProtocolError
+from gapless.messages.mobility import FindSubscription, SubscriptionFound, WalkKey
 from gapless.wire import CLIENT_REQUESTS, LINK_PACKETS
 from gapless_lab.fuzz.attacks import AttackerRole
 from gapless_lab.fuzz.generation import (
@@ -128,3 +129,11 @@ def test_every_message_type_is_sent_in_every_state(
     assert wanted - seen - ends == set()
     assert ends & seen
     assert {"Connect", "Connected"} <= {tag for state, tag in seen if state == "handshake"}
+
+
+def test_an_answer_uses_the_key_of_a_question_of_the_broker() -> None:
+    vocabulary = Vocabulary(Random(1), NOW_US, is_peer=True)
+    key = WalkKey("b1", NOW_US, 5)
+    vocabulary.learn(FindSubscription(key, "", "d", 100))
+    answers = [Generator(vocabulary, 0.0).message(SubscriptionFound) for _ in range(20)]
+    assert 0 < sum(answer[1] == [*key] for answer in answers) < 20
