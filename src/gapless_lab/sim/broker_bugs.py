@@ -45,15 +45,15 @@ __all__ = ["BUGS"]
 
 
 def _acknowledge_at_once(original: Any) -> Any:
-    def enqueue(self: StreamEnd, pending: Any, changes: Any) -> None:
-        if pending.done is not None and pending.publications:
-            done, pending.done = pending.done, None
-            original(self, pending, changes)
-            done()
-        else:
-            original(self, pending, changes)
+    def enqueue_all(self: StreamEnd, pendings: Any, changes: Any) -> None:
+        answers = [each.done for each in pendings if each.done is not None]
+        for each in pendings:
+            each.done = None
+        original(self, pendings, changes)
+        for answer in answers:
+            answer()
 
-    return enqueue
+    return enqueue_all
 
 
 def _silence_without_ceiling(self: Any, tick: int) -> None:
@@ -187,7 +187,7 @@ BUGS: Final = (
     PlantedBug(
         "acknowledges before the write is durable",
         "a publisher gets the reply to a batch that a crash may lose (I13)",
-        ((StreamEnd, "_enqueue", _acknowledge_at_once),),
+        ((StreamEnd, "_enqueue_all", _acknowledge_at_once),),
     ),
     PlantedBug(
         "declares silence above the tick ceiling",
