@@ -11,7 +11,7 @@ from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.clients import Progress, Seek, StartKind, StartPoint, Subscribed
 from gapless.messages.pubend_requests import Read, ReadReply, ReleaseLogHold
-from gapless.messages.streams import AckReport
+from gapless.messages.streams import AckExpected, AckReport
 from gapless.subscribers.cursor_state import CursorPhase
 from gapless.subscribers.retention import LogRetention
 from tests.broker.harness import BrokerHarness, P
@@ -72,6 +72,21 @@ def test_unacknowledged_ticks_of_a_durable_subscription_are_not_reported() -> No
     x.acknowledge(P, first)
     world.run(s=2)
     assert first <= reported(world) < second
+
+
+def test_an_expected_report_is_repeated_although_nothing_is_new() -> None:
+    # a report about an idle stream is repeated seldom, and a full log refuses until it comes
+    world, ann = stage(idle_silence_max_ms=10_000)
+    world.subscriber("n", "x", "TRUE")
+    world.run(s=40)
+    since = world.now
+    world.wait(lambda: bool(world.sent_over(AckReport, "n", "p", since)), s=20)
+    since = world.now + 1
+    world.run(s=2)
+    assert world.sent_over(AckReport, "n", "p", since) == []
+    world.receive("n", "p", AckExpected(ann.pubend, world.horizon("n", P), pressure=True))
+    world.run(s=1)
+    assert len(world.sent_over(AckReport, "n", "p", since)) == 1
 
 
 def test_an_acknowledgement_is_on_disk_before_a_report_uses_it() -> None:

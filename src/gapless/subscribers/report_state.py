@@ -40,6 +40,10 @@ class ReportState:
         """The ack floor may have changed: compute it with the next review."""
         self.has_news = True
 
+    def repeat_soon(self) -> None:
+        """The last report may be lost: send one with the next review, new or not."""
+        self.has_news, self.repeat_at = True, 0
+
     def note_computed(self) -> None:
         """The ack floor was computed."""
         self.has_news = False

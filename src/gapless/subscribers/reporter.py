@@ -36,7 +36,7 @@ class AckReporter:
         """Report what is new, or repeat the last report if its pause is over."""
         subend.reports.note_computed()
         sent = subend.reports.last
-        if sent is not None and self._context.now < sent.repeat_at:
+        if sent is not None and self._context.now < subend.reports.repeat_at:
             new = (subend.feeder, self._member(subend), self._ack_floor(subend))
             if new == sent[:3]:
                 return

@@ -470,6 +470,7 @@ class Subend:
         """An acknowledgement is overdue: send nacks; under pressure give up ticks (R57, R58)."""
         if not self.has_base:
             return
+        self.reports.repeat_soon()  # what is expected may be lost, and is repeated seldom (R52)
         if message.pressure:
             for cursor in self.cursors.values():
                 cursor.retention.give_up(message.tick)
