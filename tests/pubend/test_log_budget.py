@@ -89,3 +89,19 @@ def test_a_log_that_only_retention_keeps_is_released_in_time_and_refuses_nothing
     assert log.record.pubend == P
     assert 0 < log.log_bytes <= 20_000
     assert log.record.last_released_event > 0
+
+
+def test_an_idle_log_is_released_soon_when_another_log_grows() -> None:
+    # an idle pubend is reviewed seldom, and the logs would exceed the limit meanwhile
+    world = BrokerHarness(
+        "p", retention_s=604_800, all_logs_bytes_max=1_000_000, idle_silence_max_ms=10_000
+    )
+    idle, busy = world.publisher("p", "idle"), world.publisher("p", "busy")
+    budget = world["p"].components.pubends.log_budget
+    for number in range(80):
+        idle.publish("i" * 10_000, number=number)
+    world.run(s=60)
+    while budget.bytes < budget.bytes_max - budget.bytes_max // 8:
+        busy.publish("b" * 10_000, number=1)
+    world.run(s=1)
+    assert budget.bytes <= budget.goal

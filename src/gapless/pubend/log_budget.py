@@ -26,6 +26,9 @@ class SizedLog(Protocol):
     def bytes(self) -> int:
         """Its size."""
 
+    def exceeds_level(self) -> None:
+        """It is too large beside the others, and perhaps idle: it is to be released soon."""
+
 
 class LogBudget:
     """The sum of the sizes of some logs, and the level above which a log is too large."""
@@ -39,12 +42,24 @@ class LogBudget:
         self._level: int | None = None
         self._computed_at = 0
         """The sum when the level was computed."""
+        self._notified: int | None = None
+        """The level of which the logs above it were notified."""
 
     def add(self, log: SizedLog) -> None:
         """Add a log, with the size that it has."""
         self._logs.append(log)
         self._level = None
         self.grew(log.bytes)
+
+    def notify(self) -> None:
+        """Notify the logs above a new level: those of idle pubends are reviewed seldom."""
+        level, before = self.level, self._notified
+        self._notified = level
+        if level is None or level == before:
+            return
+        for log in self._logs:
+            if log.bytes > level:
+                log.exceeds_level()
 
     def grew(self, size: int) -> None:
         """Note that a log has grown, or has become smaller."""

@@ -17,9 +17,10 @@ may be too high until the log is released beyond them, never too low.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
+from gapless.core.context import nothing
 from gapless.core.ids import PubendId, ShbId
 from gapless.core.limits import INT_MAX, LOG_SIZE_MARKS_MAX, SHOWN_LAGGING_MAX
 from gapless.core.ticks import Tick
@@ -69,8 +70,10 @@ class LogSize:
         logged: tuple[Tick, int] = (0, 0),
         released: Tick = 0,
         budget: LogBudget | None = None,
+        exceeds_level: Callable[[], None] = nothing,
     ) -> None:
         self.bytes_max = bytes_max or INT_MAX
+        self.exceeds_level = exceeds_level
         self._budget = budget or LogBudget(0)
         self._part = self.bytes_max // PARTS
         self._marks = list(marks) or [(0, 0)]
@@ -95,6 +98,10 @@ class LogSize:
     def is_full(self) -> bool:
         """Whether the log has reached its limit, or is too large beside the others."""
         return self.bytes >= self.bytes_max or (self._budget.is_exceeded and self._is_above_level)
+
+    def notify_others(self) -> None:
+        """Notify the logs that are too large beside this one, which has grown."""
+        self._budget.notify()
 
     @property
     def is_tight(self) -> bool:

@@ -104,6 +104,7 @@ class Pubend(StreamEnd):
             self._publishers.logged,
             record.released,
             budget,
+            self._exceeds_level,
         )
         self._numbers = EventNumbers(
             context,
@@ -265,8 +266,13 @@ class Pubend(StreamEnd):
 
     def _release_if_tight(self, *, was_tight: bool) -> None:
         """Release a log that has become tight, before it is full (R58)."""
+        self._size.notify_others()
         if self._size.is_tight and not was_tight:
             self._retention.release(self._reader.review_corruption)
+
+    def _exceeds_level(self) -> None:
+        """The log is too large beside others that grow: release it soon, although it is idle."""
+        self._reviews.note_news()
 
     def _append(
         self,
