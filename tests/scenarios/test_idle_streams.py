@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from gapless.core.effects import Effect, Write
 from gapless.core.ids import BrokerId
@@ -141,3 +142,21 @@ def test_the_writes_of_idle_streams_do_not_grow_with_their_number() -> None:
         world.be_quiet()
         found.append(world.writes["p"])
     assert found[1] <= QUIET_S + 5
+
+
+def test_brokers_with_different_idle_intervals_feed_each_other() -> None:
+    # a router with a short interval must not end the attachment of a receiver with a long one
+
+    class Mixed(Quiet):
+        def start(self, name: BrokerId) -> None:
+            usual = self.parameters
+            if name == "a":
+                self.parameters = structs.replace(usual, idle_silence_max_ms=1_000)
+            super().start(name)
+            self.parameters = usual
+
+    world = Mixed()
+    subscribed(world)
+    world.be_quiet()
+    assert "attachment expired" not in world["a"].coverage_marks
+    assert "feeder was silent" not in world["a"].coverage_marks
