@@ -100,7 +100,7 @@ def test_an_event_released_after_its_publisher_was_forgotten_is_a_released_event
     assert bench.pubend.session_of("ann") is None, "the publisher is forgotten"
     assert bench.pubend.record.released < tick
     bench.start()  # from disk only
-    bench.run(ms=30_000)
+    bench.run(ms=40_000)
     record = bench.pubend.record
     assert record.released > tick
     assert record.last_released_event >= tick
