@@ -667,12 +667,14 @@ def nothing_but_heartbeats_from_the_feeder(world: World, feeder: BrokerId) -> No
     )
 
 
-def fed_through(trouble: Trouble, wait_s: int = 6) -> tuple[list[str], list[StreamData]]:
+def fed_through(
+    trouble: Trouble, wait_s: int = 6, **parameters: int
+) -> tuple[list[str], list[StreamData]]:
     """Of two brokers of the next cell the feeder of n is faulty, some seconds before e2.
 
     Return the events of x a second after e2, and the stream data that the feeder still sent to n.
     """
-    world = World("p-a-n", cells={"a": ["a1", "a2"]})
+    world = World("p-a-n", cells={"a": ["a1", "a2"]}, **parameters)
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "TRUE")
     world.run(s=1)
@@ -734,6 +736,7 @@ def test_a28_without_heartbeats_and_a_feed_timeout_a_feeder_sends_over_a_cut_lin
 
 def test_a28_without_heartbeats_a_broker_waits_for_a_feeder_that_has_forgotten_it() -> None:
     with patched(PeerSession, "is_alive", lambda session: session.is_open):
-        events, into_nowhere = fed_through(cut_to_the_feeder)
+        # the attachment ends after three quarters of inactive_after_s
+        events, into_nowhere = fed_through(cut_to_the_feeder, inactive_after_s=7)
     assert events == ["e1"]
     assert into_nowhere == []
