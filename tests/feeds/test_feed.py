@@ -51,8 +51,10 @@ class Table:
     def feed_found(self, at: int) -> None:
         self.fed_at.append(at)
 
-    def feed_sent_up_to(self, at: int) -> None:
+    def feed_sent_up_to(self, at: int) -> bool:
+        is_new = at > max(self.fed_at, default=0)
         self.fed_at.append(at)
+        return is_new
 
     def feed_lost(self) -> None:
         self.losses += 1
@@ -284,3 +286,14 @@ def test_the_feeder_of_a_stream_in_use_is_left_after_about_dct_ms() -> None:
     table.context.now += microseconds(ms=DEFAULTS.dct_ms + REFRESH_MS)
     table.context.run_timers()
     assert table.context.coverage_marks["feeder was silent"] == 1
+
+
+def test_a_long_fault_does_not_make_a_feed_patient_for_minutes() -> None:
+    # the disk of the PHB stood for five minutes; no stream is usually idle for so long
+    table = Table(Candidate("a", 0))
+    table.answer("a")
+    table.context.now += microseconds(s=300)
+    table.feed.note_progress()
+    table.found.append(Candidate("b", 1))
+    refreshes(table, 120, silence_every_ms=1_000_000)
+    assert table.context.coverage_marks["feeder was silent"] >= 1

@@ -15,6 +15,7 @@ from tests.broker.harness import BrokerHarness
 from tests.scenarios.brokers import Node, Publisher, Subscriber
 
 COUNT = 20
+StreamMessages = (StreamData, StreamSilence)
 QUIET_S = 60
 INTERVALS = QUIET_S // 10
 
@@ -160,3 +161,33 @@ def test_brokers_with_different_idle_intervals_feed_each_other() -> None:
     world.be_quiet()
     assert "attachment expired" not in world["a"].coverage_marks
     assert "feeder was silent" not in world["a"].coverage_marks
+
+
+def test_a_feeder_whose_ranges_do_not_arrive_is_left_soon_although_the_stream_was_idle() -> None:
+    cells = {"a": ["a1", "a2"]}
+    world = BrokerHarness("p-a-n", cells=cells, retention_s=600, idle_silence_max_ms=10_000)
+    publisher = world.publisher("p")
+    subscriber = world.subscriber("n", "live", "number >= 0")
+    world.run(s=60)
+    feeder = world["n"].components.router.feeder(publisher.pubend)
+    world.lose(lambda source, _, each: source == feeder and isinstance(each, StreamMessages))
+    publisher.publish("e1", number=1)
+    world.run(s=17)
+    assert subscriber.events == ["e1"]
+
+
+def test_a_feeder_is_kept_if_what_was_lost_arrives_again() -> None:
+    cells = {"a": ["a1", "a2"]}
+    world = BrokerHarness("p-a-n", cells=cells, retention_s=600, idle_silence_max_ms=10_000)
+    publisher = world.publisher("p")
+    subscriber = world.subscriber("n", "live", "number >= 0")
+    world.run(s=60)
+    feeder = world["n"].components.router.feeder(publisher.pubend)
+    lost = world.lose(lambda source, _, each: source == feeder and isinstance(each, StreamMessages))
+    publisher.publish("e1", number=1)
+    world.wait(lambda: any(isinstance(each, Nack) for *_, each in world.sent), s=12)
+    lost.end()
+    world.run(s=60)
+    assert subscriber.events == ["e1"]
+    assert world["n"].components.router.feeder(publisher.pubend) == feeder
+    assert "feeder was silent" not in world["n"].coverage_marks

@@ -183,20 +183,20 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
         Members must be heard of much sooner than after ``inactive_after_s``.
         """
         longest_us = microseconds(ms=self.idle_silence_max_ms)
-        return max(min(longest_us, self._idle_us_max), microseconds(ms=self.silence_ms))
+        return max(min(longest_us, self.longest_idle_us), microseconds(ms=self.silence_ms))
 
     @property
     def attach_expiry_us(self) -> int:
         """How long an attachment lasts without a refresh; those of idle streams come seldom."""
-        return max(microseconds(ms=self.attach_expiry_ms), IDLE_INTERVALS * self._idle_us_max)
+        return max(microseconds(ms=self.attach_expiry_ms), IDLE_INTERVALS * self.longest_idle_us)
 
     @property
     def report_ttl_us(self) -> int:
         """How long an ack report counts; those about idle streams come seldom."""
-        return max(microseconds(ms=self.ack_report_ttl_ms), IDLE_INTERVALS * self._idle_us_max)
+        return max(microseconds(ms=self.ack_report_ttl_ms), IDLE_INTERVALS * self.longest_idle_us)
 
     @property
-    def _idle_us_max(self) -> int:
+    def longest_idle_us(self) -> int:
         """The longest idle interval that another broker may have: ``idle_silence_max_ms`` may differ."""
         return microseconds(s=self.inactive_after_s) // 4
 

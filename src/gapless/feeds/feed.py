@@ -53,8 +53,8 @@ class FeedListener(Protocol):
     def feed_found(self, at: Tick) -> None:
         """The feed has a new feeder, which sends every tick above ``at``."""
 
-    def feed_sent_up_to(self, at: Tick) -> None:
-        """The feeder has sent everything up to ``at``."""
+    def feed_sent_up_to(self, at: Tick) -> bool:
+        """The feeder has sent everything up to ``at``; return whether some of it did not arrive."""
 
     def feed_lost(self) -> None:
         """The feed has no feeder."""
@@ -117,6 +117,8 @@ class Feed:
         self._progress = context.now
         self._gap_us = context.parameters.idle_us // PATIENCE
         """About how long there was no progress lately: an idle stream moves seldom (R30)."""
+        self._missing_since: int | None = None
+        """Since when it is known that something from the feeder did not arrive, and nothing has."""
         self._better_since: dict[BrokerId, int] = {}
         self._relayed_until: dict[BrokerId, int] = {}
         """Until when a broker counts as fed over relays."""
@@ -124,7 +126,7 @@ class Feed:
         self.relayed = False
         self._rank_and_try(FeedInput.START)
         self._refresh_us = microseconds(ms=context.parameters.attach_refresh_ms)
-        context.call_about(self._refresh_us, self._refresh)
+        self._refresh_timer = context.call_about(self._refresh_us, self._refresh)
 
     @property
     def feeder(self) -> BrokerId | None:
@@ -150,8 +152,15 @@ class Feed:
     def note_progress(self) -> None:
         """Note that new knowledge has arrived."""
         now = self._context.now
-        self._gap_us = max(now - self._progress, self._gap_us // 2)
+        # a longer pause is a fault, and must not be expected again
+        pause_us = min(now - self._progress, self._context.parameters.longest_idle_us)
+        self._gap_us = max(pause_us, self._gap_us // 2)
         self._progress = now
+        self._missing_since = None
+
+    def note_received(self) -> None:
+        """Note that something has arrived that was missing."""
+        self._missing_since = None
 
     def set_eager(self, eager: bool) -> None:
         """Set whether silence must be sent soon."""
@@ -203,13 +212,21 @@ class Feed:
             # a feeder keeps one attachment of a receiver, the last requested one
             self._number = max(self._number, message.number)
             self.relayed = message.relayed or self._find(peer).relayed
-            self._listener.feed_sent_up_to(message.sent_up_to)
+            if self._listener.feed_sent_up_to(message.sent_up_to):
+                self._note_missing()
         elif self._state in {FeedState.RETRYING, FeedState.TRYING}:
             self._context.mark("late Attached accepted")
             self._switch(FeedInput.OTHER_ATTACHED, self._find(peer), message)
         else:
             self._enter(FeedInput.OTHER_ATTACHED, self._state)
             self._decline(peer, message)
+
+    def _note_missing(self) -> None:
+        """The stream is not idle, but nothing arrives: look again soon (R9)."""
+        if self._missing_since is None:
+            self._missing_since = self._context.now
+            self._refresh_timer.cancel()
+            self._plan_refresh(is_idle=False)
 
     def _trial_attached(self, candidate: Candidate, message: Attached) -> None:
         """Change to the tried candidate, unless it is no better than the current feeder."""
@@ -348,7 +365,7 @@ class Feed:
         self._current, self._number = candidate, message.number
         self.relayed = message.relayed or candidate.relayed
         self._pause_us = microseconds(ms=self._context.parameters.retry_ms)
-        self._progress = self._context.now
+        self._progress, self._missing_since = self._context.now, None
         if old is not None and old != candidate.broker:
             self._context.mark("feed moved")
             self._numbers.pop(old, None)
@@ -368,8 +385,9 @@ class Feed:
         self._plan_refresh(is_idle=2 * max(silent_us, self._gap_us) >= self._refresh_us)
         if self._current is None:
             return
-        patience_us = microseconds(ms=self._context.parameters.dct_ms) + PATIENCE * self._gap_us
-        if silent_us > patience_us:
+        dct_us, missing = microseconds(ms=self._context.parameters.dct_ms), self._missing_since
+        is_missing = missing is not None and self._context.now - missing > dct_us
+        if is_missing or silent_us > dct_us + PATIENCE * self._gap_us:
             self._leave_silent_feeder()
         else:
             self._send_attach(self._current.broker, self._number)
@@ -382,12 +400,12 @@ class Feed:
         longest = max(shortest, parameters.idle_us)
         is_calm = is_idle and self._state is FeedState.FED
         self._refresh_us = min(2 * self._refresh_us, longest) if is_calm else shortest
-        self._context.call_about(self._refresh_us, self._refresh)
+        self._refresh_timer = self._context.call_about(self._refresh_us, self._refresh)
 
     def _leave_silent_feeder(self) -> None:
         """Try the other candidates, then the feeder again: it was silent for too long (R9)."""
         self._context.mark("feeder was silent")
-        self._progress = self._context.now
+        self._progress, self._missing_since = self._context.now, None
         candidates = self._ranked()
         others = [each for each in candidates if each.broker != self.feeder]
         self._untried = others + [each for each in candidates if each not in others]

@@ -178,11 +178,14 @@ class RoutedPubend:
         self._advanced = (0, 0)
         self._listener.source_found(self)
 
-    def feed_sent_up_to(self, at: Tick) -> None:
-        """The feeder has sent everything up to a tick."""
+    def feed_sent_up_to(self, at: Tick) -> bool:
+        """The feeder has sent everything up to a tick; return whether some of it did not arrive."""
+        is_new = at > self.stream.top
         self.raise_top(at)
         if self.feed is not None and self._paths.is_best_effort(self.pubend):
             self.feed.note_progress()  # without silence, a reply is the only sign of progress
+            return False
+        return is_new
 
     def feed_lost(self) -> None:
         """The feed has no feeder."""

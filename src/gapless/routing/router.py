@@ -377,6 +377,8 @@ class Router:
         routed.outstanding_nacks.answered(knowledge.low, knowledge.high)
         if routed.feed is not None and routed.stream.top > top:
             routed.feed.note_progress()
+        elif routed.feed is not None and new_ranges:
+            routed.feed.note_received()
         opens = opens or routed.stream_epochs.opens_at(knowledge)
         self._sender.forward(routed, knowledge, new_ranges, first=first, opens=opens)
         cache_bytes = self._context.parameters.cache_bytes

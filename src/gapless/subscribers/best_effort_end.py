@@ -83,10 +83,11 @@ class BestEffortSubend:
     def feed_found(self, at: Tick) -> None:
         """A feeder was found; nothing is requested of it."""
 
-    def feed_sent_up_to(self, at: Tick) -> None:
+    def feed_sent_up_to(self, at: Tick) -> bool:
         """The feeder has sent everything up to a tick; events that are not here are lost."""
         del at
         self._feed.note_progress()
+        return False
 
     def feed_lost(self) -> None:
         """There is no feeder."""

@@ -250,12 +250,14 @@ class Subend:
         self.advance()
         self._listener.advanced(self)
 
-    def feed_sent_up_to(self, at: Tick) -> None:
+    def feed_sent_up_to(self, at: Tick) -> bool:
         """The feeder has sent everything up to a tick; ticks that are not here were lost."""
-        if at > self._stream.top:
+        is_new = at > self._stream.top
+        if is_new:
             self._stream.raise_top(at)
             self._look_for_gaps()
             self._nacks.plan()
+        return is_new
 
     def feed_lost(self) -> None:
         """There is no feeder; nacks wait for the next one."""
@@ -277,6 +279,7 @@ class Subend:
             return
         if knowledge.low <= horizon.tick:
             knowledge = cut(knowledge, horizon.tick + 1, knowledge.high)
+        state.feed.note_received()
         curiosity = self._nacks.curiosity
         curiosity.answered(knowledge.low, knowledge.high, self._context.now)
         if not self._take_next(knowledge, horizon):
