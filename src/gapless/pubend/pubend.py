@@ -98,13 +98,14 @@ class Pubend(StreamEnd):
         self.members = members or Members(record.pubend, context.parameters, context.now)
         self.known_hosts = known_hosts or KnownHosts(record.pubend, context.parameters, context.now)
         self._lookups = SequenceLookups(context, self._publishers, self)
+        self._reviews = ReviewTimer(context, self._review)
         self._size = LogSize(
             context.parameters.log_bytes_max,
             record.log_size_marks,
             self._publishers.logged,
             record.released,
             budget,
-            self._exceeds_level,
+            self._reviews.note_news,
         )
         self._numbers = EventNumbers(
             context,
@@ -125,7 +126,6 @@ class Pubend(StreamEnd):
             acks,
             clocks,
         )
-        self._reviews = ReviewTimer(context, self._review)
         context.call_later(self._publisher_review_us, self._review_publishers)
 
     # --- queries -----------------------------------------------------------------------------
@@ -269,10 +269,6 @@ class Pubend(StreamEnd):
         self._size.notify_others()
         if self._size.is_tight and not was_tight:
             self._retention.release(self._reader.review_corruption)
-
-    def _exceeds_level(self) -> None:
-        """The log is too large beside others that grow: release it soon, although it is idle."""
-        self._reviews.note_news()
 
     def _append(
         self,
