@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -31,13 +32,16 @@ from tests.pubend.writers import Writer, commits, labels, logged, staged
 
 @contextmanager
 def counted_calls() -> Iterator[Counter[str]]:
-    """Count the calls of Python and C functions."""
+    """Count the calls of Python and C functions, without those of a garbage collection."""
     seen: Counter[str] = Counter()
+    gc.collect()
+    gc.disable()
     sys.setprofile(lambda _, event, __: seen.update((event,)) if "call" in event else None)
     try:
         yield seen
     finally:
         sys.setprofile(None)
+        gc.enable()
 
 
 # --- S1: whole, once ------------------------------------------------------------------------------
