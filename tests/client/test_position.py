@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gapless import Position
 from gapless.core.ids import PubendId
+from gapless.core.limits import CLIENT_COUNT_MAX, NAME_MAX
 from gapless.errors import PositionError
 
 NAMES = st.text(st.characters(exclude_characters="#", exclude_categories=["Cs"]), min_size=1)
@@ -83,6 +84,13 @@ def test_an_incarnation_follows_a_number_sign() -> None:
     position = Position.of({PubendId("a", 2): 7})
     assert dict(position) == {"a#2": 7}
     assert position.as_tuple() == ((PubendId("a", 2), 7),)
+
+
+def test_the_longest_name_of_a_pubend_has_positions_in_every_incarnation() -> None:
+    longest = PubendId("n" * NAME_MAX, CLIENT_COUNT_MAX)
+    position = Position.of({longest: 7})
+    assert Position.parse(str(position)) == position
+    assert position.as_tuple() == ((longest, 7),)
 
 
 @pytest.mark.parametrize("text", ["a", "a:", ":1", "a:x", "a:-1", "a:1,", "a:1 ", "a#x:1", "a#:1"])

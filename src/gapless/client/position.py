@@ -159,11 +159,14 @@ def _check(name: object, tick: object) -> None:
         raise PositionError(
             f"{shown_value(name)} is no name of a pubend: it has half of a surrogate pair"
         )
-    if len(name) > NAME_MAX:
+    bare, mark, incarnation = name.partition("#")
+    if len(bare) > NAME_MAX:
         raise PositionError(f"{shortened(name)!r} is longer than a name of a pubend ({NAME_MAX})")
-    _, mark, incarnation = name.partition("#")
     if mark and not (
-        incarnation.isascii() and incarnation.isdigit() and int(incarnation) <= CLIENT_COUNT_MAX
+        incarnation.isascii()
+        and incarnation.isdigit()
+        and len(incarnation) <= INT_DIGITS_MAX
+        and int(incarnation) <= CLIENT_COUNT_MAX
     ):
         raise PositionError(f"{shortened(name)!r} is no name of a pubend")
     if not isinstance(tick, int) or isinstance(tick, bool) or not 0 <= tick <= SEQUENCE_MAX:
