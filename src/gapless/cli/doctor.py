@@ -70,7 +70,7 @@ class OverlayFacts(msgspec.Struct, frozen=True):
     silent: list[str]
     """Brokers that did not answer."""
     warnings: list[str]
-    """What is wrong, and what to do."""
+    """The fault, and what to do about it."""
 
 
 class Diagnosis(msgspec.Struct, frozen=True):

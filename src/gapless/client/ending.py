@@ -1,7 +1,7 @@
 """Ending a durable subscription by its name, wherever it is hosted (MV-15).
 
-Of one name there may be several subscriptions, if one was created while the hosting broker of the
-other did not answer. All of them end.
+A name may have several subscriptions, if one was created while the hosting broker of the other did
+not answer. All of them end.
 """
 
 from __future__ import annotations

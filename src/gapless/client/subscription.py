@@ -76,8 +76,8 @@ class Subscription:
         self.gaps: deque[GapError] = deque(maxlen=GAPS_KEPT)
         """The gaps, if they are reported and not raised."""
         self.filter_changed_at: Position | None = None
-        """Of a durable one that was opened with a filter: the position after which that filter surely
-        applies."""
+        """If it is durable and was opened with a filter: the position after which that filter
+        surely applies."""
         self._session = session
         self._settings = settings
         self._inbox = Inbox(name, filter, settings, on_end=self._ended)
@@ -190,7 +190,7 @@ class Subscription:
 
     @property
     def is_new(self) -> bool:
-        """Of a durable one: whether opening has created it; else it continues where it was."""
+        """If it is durable: whether opening has created it; else it continues where it was."""
         return self._inbox.is_new
 
     @property

@@ -162,7 +162,7 @@ class SyncSubscription:
 
     @property
     def is_new(self) -> bool:
-        """Of a durable one: whether opening has created it; else it continues where it was."""
+        """If it is durable: whether opening has created it; else it continues where it was."""
         return self._subscription.is_new
 
     @property

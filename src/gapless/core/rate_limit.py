@@ -1,7 +1,8 @@
 """A limit on how often something is done: on average once in an interval, in bursts more often.
 
-What is done alone is done at once, and so are the first CHANGE_BURST times of a row. After that one may
-follow in every interval. A pause restores the burst step by step, one in every interval.
+A single action is never delayed, and the first CHANGE_BURST actions of a row are not either. After that
+one action may follow in every interval. A pause restores the burst step by step, one action in every
+interval.
 """
 
 from __future__ import annotations

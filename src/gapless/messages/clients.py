@@ -246,7 +246,7 @@ class Subscribe(msgspec.Struct, frozen=True, array_like=True, tag=True):
     seek_count: ClientCount = 0
     """The last received ``Subscribed.seek_count``: a position from before a seek is ignored."""
     hosting: HostingReference | None = None
-    """Of a durable one: the last known reference. At another broker ``start`` applies."""
+    """If it is durable: the last known reference. At another broker ``start`` applies."""
     acked: PositionTuple = ()
     """With ``hosting``: the acknowledged position, above which logs are held."""
     past_filters: tuple[PastFilter, ...] = ()
@@ -279,19 +279,19 @@ class Subscribed(msgspec.Struct, frozen=True, array_like=True, tag=True):
     seek_count: Count = 0
     """The number of operator seeks. A client that reconnects with a position repeats it."""
     hosting: HostingReference | None = None
-    """Of a durable one: its hosting reference from now on."""
+    """If it is durable: its hosting reference from now on."""
     filter: str = ""
-    """Of a durable one: its filter, which may differ from the requested one."""
+    """If it is durable: its filter, which may differ from the requested one."""
     past_filters: tuple[PastFilter, ...] = ()
-    """Of a durable one: the filters before it, which its client presents after a failover."""
+    """If it is durable: the filters before it, which its client presents after a failover."""
     start: StartPoint = StartPoint()
-    """Of a durable one, for a failover: how it starts on pubends without a position."""
+    """If it is durable, for a failover: how it starts on pubends without a position."""
     start_guarantees: StartGuarantees | None = None
-    """Of a durable one, for a failover: its start guarantees if it starts with the latest."""
+    """If it is durable, for a failover: its start guarantees if it starts with the latest."""
     is_new: bool = False
-    """Of a durable one: whether no client was sent a reply for it before."""
+    """If it is durable: whether no client was sent a reply for it before."""
     order: Order | None = None
-    """Of a durable one: its order, which its client presents after a failover."""
+    """If it is durable: its order, which its client presents after a failover."""
 
 
 class SubscriptionStarted(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -360,7 +360,7 @@ class SubscriptionEnded(msgspec.Struct, frozen=True, array_like=True, tag=True):
     reason: str
     cause: RefusalCause = RefusalCause.FENCED
     hosting: HostingReference | None = None
-    """Of a durable one that has moved: the hosting reference from now on."""
+    """If it is durable and has moved: the hosting reference from now on."""
 
 
 class Credit(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -393,7 +393,7 @@ class FilterSet(msgspec.Struct, frozen=True, array_like=True, tag=True):
     pending: tuple[PubendId, ...] = ()
     """Pubends without a position yet, which start with the earliest event by the new filter."""
     start_guarantees: StartGuarantees | None = None
-    """Of a durable one: the start guarantees of the new filter."""
+    """If it is durable: the start guarantees of the new filter."""
 
 
 class FilterChanged(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -420,7 +420,7 @@ class Unsubscribe(msgspec.Struct, frozen=True, array_like=True, tag=True):
     request: ClientCount
     subscription: Name
     hosting: HostingReference | None = None
-    """Of a durable one: its last known hosting reference. It ends at that broker too (MV-14)."""
+    """If it is durable: its last known hosting reference. It ends at that broker too (MV-14)."""
     durable: bool = False
     """Without ``hosting``: it is durable, and ends wherever it is hosted (MV-15)."""
 
