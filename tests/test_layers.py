@@ -136,6 +136,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "packed": ("msgspec", "numpy"),
     "directory": ("msgspec",),
     "stream": ("msgspec",),
+    "reshape": ("msgspec",),
     "feeds": ("msgspec",),
     "routing": ("msgspec",),
     "requests": ("msgspec",),

@@ -87,6 +87,7 @@ from gapless.wire.codec import LINK_PACKETS, Message
 from gapless.wire.frames import HEADER_BYTES
 from tests.broker.harness import BrokerHarness, P
 from tests.scenarios.brokers import shb
+from tests.shape_versions import shape
 
 KINDS: Final = tuple(Relayed if kind.__name__ == "_Carried" else kind for kind in get_args(Message))
 """All message types of a packet, as the codec has them."""
@@ -347,7 +348,7 @@ def _attach(facts: Facts) -> Iterator[Any]:
     for number in NUMBERS:
         yield Attach(P, number, AttachKind.CELL, facts.peer)
         yield Attach(P, number, AttachKind.LEAF, str(shb(facts.peer)))
-        yield Attach(P, number, AttachKind.PHB_CELL, facts.peer, True, ((facts.peer, 2),))
+        yield Attach(P, number, AttachKind.PHB_CELL, facts.peer, True, ((facts.peer, shape(2)),))
 
 
 @_makes(Attached)

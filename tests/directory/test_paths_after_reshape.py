@@ -7,11 +7,12 @@ from gapless.core.ids import PubendId
 from gapless.core.parameters import Parameters
 from gapless.directory.announcements import UNCONFIRMED, Announcements
 from gapless.directory.locations import PubendLocations
-from gapless.messages.overlay import Announce, PubendProperties
+from gapless.messages.overlay import FIRST_SHAPE, Announce, PubendProperties, ShapeVersion
 from gapless.overlay.neighbourhood import Neighbourhood
 from gapless.overlay.sessions import PeerSessions
 from gapless.overlay.tree import Tree, TreeChange
 from tests.overlay.small_world import neighbourhood_of
+from tests.shape_versions import shape
 
 P = PubendId("P")
 
@@ -54,7 +55,9 @@ class Directory:
         return self.announced
 
 
-def announcement(path: str, version: int = 1, shape_version: int = 1) -> Announce:
+def announcement(
+    path: str, version: int = 1, shape_version: ShapeVersion = FIRST_SHAPE
+) -> Announce:
     properties = PubendProperties(path[-1], path[-1], "TRUE")
     return Announce(P, version, properties, tuple(path), shape_version=shape_version)
 
@@ -110,9 +113,9 @@ def test_a_longer_path_is_accepted_from_the_direction_of_the_pubend() -> None:
 
 def test_another_direction_is_refused_from_a_sender_with_an_older_shape() -> None:
     directory = Directory(neighbourhood_of("k", "ik", "jk", i=2, j=2))
-    directory.received("i", announcement("i", shape_version=2))
-    assert not directory.received("j", announcement("jm", shape_version=1))
-    assert not directory.received("j", announcement("jm", shape_version=2)), (
+    directory.received("i", announcement("i", shape_version=shape(2)))
+    assert not directory.received("j", announcement("jm", shape_version=shape(1)))
+    assert not directory.received("j", announcement("jm", shape_version=shape(2))), (
         "the known path is confirmed"
     )
     assert path(directory) == "i"
@@ -120,24 +123,24 @@ def test_another_direction_is_refused_from_a_sender_with_an_older_shape() -> Non
 
 def test_a_path_from_before_a_reshape_is_replaced_by_one_announced_after_it() -> None:
     directory = Directory(neighbourhood_of("k", "ik", "jk", i=2, j=2))
-    directory.received("j", announcement("jm", shape_version=1))
-    assert directory.received("i", announcement("i", shape_version=2))
+    directory.received("j", announcement("jm", shape_version=shape(1)))
+    assert directory.received("i", announcement("i", shape_version=shape(2)))
     assert path(directory) == "i"
 
 
 def test_a_path_from_before_a_reshape_is_confirmed_when_it_is_announced_again() -> None:
     directory = Directory(neighbourhood_of("k", "ik", "jk", i=2, j=2))
-    directory.received("j", announcement("jm", shape_version=1))
-    assert not directory.received("j", announcement("jm", shape_version=2)), (
+    directory.received("j", announcement("jm", shape_version=shape(1)))
+    assert not directory.received("j", announcement("jm", shape_version=shape(2))), (
         "the announcement is not new"
     )
-    assert not directory.received("i", announcement("i", shape_version=2))
+    assert not directory.received("i", announcement("i", shape_version=shape(2)))
     assert path(directory) == "jm"
 
 
 def test_an_unconfirmed_announcement_does_not_replace_a_path() -> None:
     directory = Directory(neighbourhood_of("k", "ik", "jk", i=2, j=2))
-    directory.received("j", announcement("jm", shape_version=1))
+    directory.received("j", announcement("jm", shape_version=shape(1)))
     assert not directory.received("i", announcement("i", shape_version=UNCONFIRMED))
     assert path(directory) == "jm"
 
@@ -147,23 +150,23 @@ def test_a_path_announced_by_a_removed_cell_is_not_confirmed() -> None:
     directory.received("j", announcement("jm"))
     directory.reshape(neighbourhood_of("k", "ik", "im", version=2, i=2))
     assert path(directory) == "im"
-    assert directory.received("i", announcement("ij", shape_version=2))
+    assert directory.received("i", announcement("ij", shape_version=shape(2)))
 
 
 def test_announcements_state_whether_their_path_is_confirmed() -> None:
     directory = Directory(neighbourhood_of("k", "kj", "kn", j=2))
     directory.sessions.reached = ["n"]
-    directory.received("j", announcement("jm", shape_version=1))
-    directory.received("j", announcement("jm", shape_version=2))
-    directory.received("j", announcement("jm", shape_version=2))
+    directory.received("j", announcement("jm", shape_version=shape(1)))
+    directory.received("j", announcement("jm", shape_version=shape(2)))
+    directory.received("j", announcement("jm", shape_version=shape(2)))
     ((_, messages),) = directory.context.take_messages()
-    assert [each.shape_version for each in messages] == [UNCONFIRMED, 1], "each sent once"
+    assert [each.shape_version for each in messages] == [UNCONFIRMED, FIRST_SHAPE], "each sent once"
 
 
 def test_a_path_announced_in_a_future_shape_is_confirmed_when_the_shape_is_applied() -> None:
     directory = Directory(neighbourhood_of("k", "jk"))
-    directory.received("j", announcement("jm", shape_version=1))
-    directory.received("j", announcement("jm", shape_version=2))
+    directory.received("j", announcement("jm", shape_version=shape(1)))
+    directory.received("j", announcement("jm", shape_version=shape(2)))
     directory.reshape(neighbourhood_of("k", "ik", "jk", version=2, j=2))
     assert not directory.received("i", announcement("ij")), "j was ahead of this broker"
     assert path(directory) == "jm"

@@ -9,6 +9,7 @@ from gapless.core.ids import PubendId
 from gapless.core.parameters import DEFAULTS, microseconds
 from gapless.feeds.feed import RELAYED, Candidate, Feed
 from gapless.feeds.feed_state import FeedState
+from gapless.messages.overlay import ShapeVersion
 from gapless.messages.streams import (
     Attach,
     Attached,
@@ -43,7 +44,7 @@ class Table:
     def leaf_candidates(self, pubend: PubendId) -> list[Candidate]:
         raise NotImplementedError(f"no leaf is fed with {pubend}")
 
-    def shape_versions(self, feeder: str) -> tuple[tuple[str, int], ...]:
+    def shape_versions(self, feeder: str) -> tuple[tuple[str, ShapeVersion], ...]:
         del feeder
         return ()
 

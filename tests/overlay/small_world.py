@@ -10,13 +10,15 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from gapless.core.context import Context, Identity
 from gapless.core.effects import Send
 from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.parameters import DEFAULTS, Parameters, microseconds
 from gapless.directory.announcements import Announcements
 from gapless.directory.locations import PubendLocations
-from gapless.messages.overlay import Announce, CellInfo, PartitionInfo, TableState
+from gapless.messages.overlay import Announce, PartitionInfo, ShapeVersion, TableState
 from gapless.overlay.neighbourhood import Neighbourhood, Topology
 from gapless.overlay.partitions import Partitions
 from gapless.overlay.sessions import PeerSessions
@@ -210,7 +212,7 @@ def neighbourhood_of(own: str, *edges: str, version: int = 1, **shapes: int) -> 
     cells = {cell: [cell] for pair in pairs for cell in pair}
     made = Topology.of(cells, pairs)
     infos = [
-        CellInfo(each.name, each.brokers, each.neighbours, shapes.get(each.name, 1))
+        replace(each, shape_version=ShapeVersion(count=shapes.get(each.name, 1)))
         for each in made.cells
     ]
     return Topology(tuple(infos)).neighbourhood(own, 1, version)

@@ -10,6 +10,7 @@ from gapless.messages.overlay import Hello
 from gapless.overlay.sessions import PeerSessions
 from gapless.overlay.tree import TreeChange
 from tests.overlay.small_world import SmallWorld, line, neighbourhood_of
+from tests.shape_versions import shape
 
 # --- the neighbourhood ----------------------------------------------------------------------------
 
@@ -24,9 +25,12 @@ def test_the_path_to_a_cell_just_outside_is_derived_from_its_neighbour() -> None
 
 
 def test_both_ends_have_the_same_shape_versions_without_those_never_reshaped() -> None:
-    assert neighbourhood_of("a", "ab", b=3).shapes_between("b") == (("b", 3),)
-    assert neighbourhood_of("b", "ab", b=3).shapes_between("a") == (("b", 3),)
-    assert neighbourhood_of("a", "ab", a=2, b=3).shapes_between("b") == (("a", 2), ("b", 3))
+    assert neighbourhood_of("a", "ab", b=3).shapes_between("b") == (("b", shape(3)),)
+    assert neighbourhood_of("b", "ab", b=3).shapes_between("a") == (("b", shape(3)),)
+    assert neighbourhood_of("a", "ab", a=2, b=3).shapes_between("b") == (
+        ("a", shape(2)),
+        ("b", shape(3)),
+    )
     assert neighbourhood_of("a", "ab").shapes_between("b") == ()
 
 

@@ -7,12 +7,14 @@ from gapless.content.merging import merge
 from gapless.core.context import Identity
 from gapless.core.ids import PubendId, ShbId, VectorEntry, VirtualTime
 from gapless.core.parameters import DEFAULTS
+from gapless.messages.overlay import FIRST_SHAPE, ShapeVersion
 from gapless.messages.propagation import TableId, TableRequest
 from gapless.propagation import Edge, TableSender, TableStore, TransferOutcome
 from gapless.propagation.edge import LocationVersion
 from gapless.propagation.index import TableIndex
 from gapless.propagation.stale_tables import STALE_SHAPE
 from gapless.propagation.transfer import TableReceiver
+from tests.shape_versions import shape
 
 P = PubendId("P")
 S, T = ShbId("s", "s"), ShbId("t", "t")
@@ -22,7 +24,7 @@ def at(counter: int) -> VectorEntry:
     return VectorEntry(VirtualTime(1, counter), 0, False)
 
 
-def sender(broker: str, *shbs: ShbId, shape_version: int = 1) -> TableSender:
+def sender(broker: str, *shbs: ShbId, shape_version: ShapeVersion = FIRST_SHAPE) -> TableSender:
     """Return a table that names these SHBs and claims them for P."""
     name = TableId(broker, 1, "here", shape_version)
     made = TableSender(name, 1, log_max=4, bytes_max=10_000)
@@ -57,7 +59,7 @@ def test_a_table_of_an_older_shape_claims_but_does_not_locate_hosts() -> None:
     target = edge()
     take(target, sender("b", S))
     assert target.locates(S)
-    target.distrust_before(2)
+    target.distrust_before(shape(2))
     assert not target.locates(S)
     assert target.locating_tables() == ()
     assert target.claim(S, P, 1) == at(3), "the table may still filter"
@@ -66,20 +68,20 @@ def test_a_table_of_an_older_shape_claims_but_does_not_locate_hosts() -> None:
 def test_a_table_of_the_new_shape_locates_hosts_again() -> None:
     target = edge()
     take(target, sender("b", S))
-    target.distrust_before(2)
-    assert take(target, sender("b", T, shape_version=2)) is TransferOutcome.APPLIED
+    target.distrust_before(shape(2))
+    assert take(target, sender("b", T, shape_version=shape(2))) is TransferOutcome.APPLIED
     assert target.locates(T)
     assert not target.locates(S)
 
 
 def test_tables_merged_before_a_reshape_do_not_locate_hosts() -> None:
     target = edge()
-    take(target, sender("b", S, shape_version=5))
+    take(target, sender("b", S, shape_version=shape(5)))
     target.merge_stale("b", now=1)
     assert target.merged_stale is not None
     assert target.merged_stale.name.shape_version == STALE_SHAPE
     assert target.locates(S)
-    target.distrust_before(2)
+    target.distrust_before(shape(2))
     assert not target.locates(S), "its shape version may be that of another cell"
 
 
@@ -122,16 +124,16 @@ def test_a_renamed_table_is_always_sent_whole() -> None:
     source = sender("b", S)
     old = source.table.name
     version = source.table.version
-    source.rename(TableId("b", 1, "here", 2))
+    source.rename(TableId("b", 1, "here", shape(2)))
     (answer,) = source.answer(TableRequest("here", old, version))
-    assert answer.table == TableId("b", 1, "here", 2)
+    assert answer.table == TableId("b", 1, "here", shape(2))
     assert answer.version == version + 1, "heartbeats show that the copy is outdated"
 
 
 def test_a_copy_does_not_return_to_an_older_shape() -> None:
     source, copy = sender("b", S), TableReceiver()
     (old,) = source.answer(TableRequest("here"))
-    source.rename(TableId("b", 1, "here", 2))
+    source.rename(TableId("b", 1, "here", shape(2)))
     (new,) = source.answer(TableRequest("here"))
     assert copy.take(new).outcome is TransferOutcome.APPLIED
     assert copy.take(old).outcome is TransferOutcome.STALE
@@ -148,7 +150,7 @@ class NoPaths:
         return None
 
 
-def table_store(shape_version: int = 1) -> TableStore:
+def table_store(shape_version: ShapeVersion = FIRST_SHAPE) -> TableStore:
     made = TableStore(Identity("k", "k", 1), DEFAULTS, NoPaths())
     made.set_shape_version(shape_version)
     made.announce(P, 1, Filter(""), "i")
@@ -158,17 +160,17 @@ def table_store(shape_version: int = 1) -> TableStore:
 def test_all_tables_are_renamed_when_the_own_cell_has_another_shape() -> None:
     held = table_store()
     held.add_cell("j")
-    assert not held.set_shape_version(1)
-    assert held.set_shape_version(2)
-    assert held.out["j"].sender.table.name == TableId("k", 1, "j", 2)
+    assert not held.set_shape_version(shape(1))
+    assert held.set_shape_version(shape(2))
+    assert held.out["j"].sender.table.name == TableId("k", 1, "j", shape(2))
 
 
 def test_the_table_for_a_new_direction_omits_entries_that_may_be_behind_it() -> None:
     # i was behind j before, so j's former table may name SHBs of i
     held = table_store()
     take(held.add_cell("j"), sender("j", S))
-    held.set_shape_version(2)
-    held.edges["j"].distrust_before(2)
+    held.set_shape_version(shape(2))
+    held.edges["j"].distrust_before(shape(2))
     held.add_cell("i")
     held.add_cell("m").settled = True
     held.flush()
@@ -177,14 +179,14 @@ def test_the_table_for_a_new_direction_omits_entries_that_may_be_behind_it() -> 
     assert set(table.conjunctions) == {"kind = 'news'"}, (
         "additional conjunctions only let more events pass"
     )
-    take(held.edges["j"], sender("j", T, shape_version=2))
+    take(held.edges["j"], sender("j", T, shape_version=shape(2)))
     held.flush()
     assert set(table.entries) == {T}
 
 
 def test_a_restarted_broker_trusts_tables_of_its_stored_shape() -> None:
-    held = table_store(2)
-    j = held.add_cell("j", shape_version=2)
+    held = table_store(shape(2))
+    j = held.add_cell("j", shape_version=shape(2))
     held.add_cell("i")
     take(j, sender("j", S))
     held.flush()

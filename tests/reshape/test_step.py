@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from gapless.core.ids import BrokerId, PubendId, ShbId
-from gapless.messages.overlay import CellInfo
+from gapless.messages.overlay import CellEdge, CellMember, ShapeVersion
 from gapless.messages.records import NeighbourhoodRecord
 from gapless.overlay.neighbourhood import Neighbourhood, Topology
 from gapless.reshape.step import gained, newest
@@ -132,7 +133,11 @@ def members(world: World, cell: str, *brokers: str) -> None:
     """Give a cell other brokers, and let all learn of it."""
     world.topology = Topology(
         tuple(
-            CellInfo(each.name, brokers, each.neighbours, each.shape_version)
+            replace(
+                each,
+                members=tuple(map(CellMember, brokers)),
+                member_version=each.member_version + 1,
+            )
             if each.name == cell
             else each
             for each in world.topology.cells
@@ -179,7 +184,10 @@ def test_a_detached_cell_is_forgotten_with_its_tables() -> None:
     assert ShbId("c", "c") in world["p"].components.exchange.table_store.edges["n"].hosts
     cells = [each for each in world.topology.cells if each.name != "c"]
     cells = [
-        CellInfo(each.name, each.brokers, ("p",), 2) if each.name == "n" else each for each in cells
+        replace(each, edges=(CellEdge("p"),), shape_version=ShapeVersion(count=2))
+        if each.name == "n"
+        else each
+        for each in cells
     ]
     world.topology = Topology(tuple(cells))
     world.apply_tree("n", "p")

@@ -17,6 +17,7 @@ from gapless.messages.streams import (
 )
 from gapless.overlay.tree import TreeChange
 from tests.overlay.small_world import neighbourhood_of
+from tests.shape_versions import shape
 from tests.stream.small_streams import STOCKS, Line, Node, event, knowledge_range
 
 
@@ -128,12 +129,12 @@ def test_a_feed_whose_path_has_not_changed_continues() -> None:
 
 def test_a_feed_over_cells_of_another_shape_attaches_again() -> None:
     line, node = fed()
-    node.shapes = (("p", 2),)
+    node.shapes = (("p", shape(2)),)
     reshape(line, node, wider=False)
     line.run(ms=20)
     assert sent(line, Detach, "n", "p") == [Detach(STOCKS, 2)]
     last = sent(line, Attach, "n", "p")[-1]
-    assert (last.number, last.shape_versions) == (4, (("p", 2),))
+    assert (last.number, last.shape_versions) == (4, (("p", shape(2)),))
     assert node.router.feeder(STOCKS) == "p"
 
 
@@ -147,7 +148,7 @@ def test_a_feed_from_a_broker_that_is_no_longer_on_the_path_ends() -> None:
 
 def test_a_receiver_with_another_shape_version_is_refused() -> None:
     line = Line("p")
-    line.nodes["p"].reshaped = {"r": (("p", 2),)}
+    line.nodes["p"].reshaped = {"r": (("p", shape(2)),)}
     line.attach()
     line.run(ms=20)
     assert line.received["r"] == [FeedUnavailable(STOCKS, 2, FeedUnavailableReason.SHAPE_MISMATCH)]
@@ -155,7 +156,7 @@ def test_a_receiver_with_another_shape_version_is_refused() -> None:
 
 def test_a_receiver_is_notified_when_its_shape_version_becomes_different() -> None:
     line, node = fed("p")
-    node.reshaped = {"r": (("p", 2),)}
+    node.reshaped = {"r": (("p", shape(2)),)}
     reshape(line, node, wider=False)
     line.publish(knowledge_range(11, 20, event(15, 0)))
     line.run(ms=20)
@@ -168,7 +169,9 @@ def test_a_receiver_is_notified_when_its_shape_version_becomes_different() -> No
 def test_a_feed_ends_when_its_receiver_refreshes_with_another_shape_version() -> None:
     line, node = fed("p")
     node.reshaped = {"r": ()}
-    line.send("r", Attach(STOCKS, 2, sent(line, Attach, "r", "p")[0].kind, "r", False, (("r", 2),)))
+    line.send(
+        "r", Attach(STOCKS, 2, sent(line, Attach, "r", "p")[0].kind, "r", False, (("r", shape(2)),))
+    )
     line.run(ms=5)
     line.publish(knowledge_range(11, 20, event(15, 0)))
     line.run(ms=20)

@@ -58,7 +58,7 @@ from gapless.messages.clients import (
     SubscriptionStarted,
     Unsubscribe,
 )
-from gapless.messages.overlay import CellInfo, Packet, Quality
+from gapless.messages.overlay import Packet, Quality
 from gapless.messages.records import (
     AppendPackedRow,
     AppendRow,
@@ -75,6 +75,7 @@ from gapless.messages.streams import Publication
 from gapless.overlay.neighbourhood import Topology
 from gapless.packed.pick import packed, unpack_row
 from gapless.pubend.pubend import Pubend
+from gapless.reshape.changes import shifted
 from gapless.subscribers.cursor_state import Started
 from gapless.subscribers.subend import Subend
 
@@ -356,14 +357,9 @@ class World:
 
     def shift(self, moved: CellId, old: CellId, new: CellId) -> None:
         """Move a cell from its neighbour to a neighbour of that; no broker knows of it yet."""
-        others = {moved: ({old}, {new}), old: ({moved}, set()), new: (set(), {moved})}
-        changed = []
-        for info in self.topology.cells:
-            lost, won = others.get(info.name, (set(), set()))
-            neighbours = tuple(sorted({*info.neighbours, *won} - lost))
-            version = info.shape_version + (neighbours != info.neighbours)
-            changed.append(CellInfo(info.name, info.brokers, neighbours, version))
-        self.topology = Topology(tuple(changed))
+        cells = {each.name: each for each in self.topology.cells}
+        cells |= {each.name: each for each in shifted(cells[moved], cells[old], cells[new])}
+        self.topology = Topology(tuple(cells.values()))
 
     def apply_tree(self, *names: BrokerId, unused: tuple[CellId, ...] = ()) -> None:
         """Let brokers apply the current tree; it is on their disks a millisecond later."""

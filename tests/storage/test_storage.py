@@ -352,14 +352,14 @@ def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     StorageHarness(tmp_path).storage.close()
     execute(tmp_path, "PRAGMA user_version=9")
-    with pytest.raises(NewerFormatError, match="format 9, this program knows formats up to 3"):
+    with pytest.raises(NewerFormatError, match="format 9, this program knows formats up to 4"):
         StorageHarness(tmp_path)
 
 
 def test_an_older_format_is_refused(tmp_path: Path) -> None:
     StorageHarness(tmp_path).storage.close()
     execute(tmp_path, "PRAGMA user_version=1")
-    with pytest.raises(StorageError, match="format 1, this program reads format 3 only"):
+    with pytest.raises(StorageError, match="format 1, this program reads format 4 only"):
         StorageHarness(tmp_path)
 
 

@@ -8,7 +8,7 @@ from gapless.core.context import Context, Identity
 from gapless.core.ids import PubendId
 from gapless.core.parameters import DEFAULTS
 from gapless.feeds.feed import Candidate
-from gapless.messages.overlay import Quality
+from gapless.messages.overlay import Quality, ShapeVersion
 from gapless.messages.streams import (
     AckReport,
     Attach,
@@ -46,7 +46,7 @@ class Owner:
     def candidates(self, pubend: PubendId) -> list[Candidate]:
         raise NotImplementedError(f"no router is fed with {pubend}")
 
-    def shape_versions(self, feeder: str) -> tuple[tuple[str, int], ...]:
+    def shape_versions(self, feeder: str) -> tuple[tuple[str, ShapeVersion], ...]:
         raise NotImplementedError(f"a leaf has no shapes for {feeder}")
 
     def deliver_best_effort(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from gapless.core.errors import UsageError
 from gapless.core.ids import BrokerId
 from gapless.core.limits import SHOWN_DIFFERENCES_MAX
-from gapless.messages.overlay import CellInfo
+from gapless.messages.overlay import CellRecord
 from gapless.messages.records import ConfigurationRecord
 from gapless.messages.stored import StoredState
 from gapless.overlay.neighbourhood import Neighbourhood
@@ -73,6 +73,6 @@ def _differences(old: ConfigurationRecord, new: ConfigurationRecord) -> list[str
     return found or ["the cells are in another order"]
 
 
-def _shown(cell: CellInfo) -> str:
+def _shown(cell: CellRecord) -> str:
     brokers, neighbours = ", ".join(cell.brokers), ", ".join(cell.neighbours)
     return f"[{brokers}] next to [{neighbours}]"

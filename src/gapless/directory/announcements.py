@@ -22,13 +22,13 @@ from gapless.core.errors import FilterError
 from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.parameters import microseconds
 from gapless.directory.locations import PubendLocations
-from gapless.messages.overlay import Announce, PubendProperties
+from gapless.messages.overlay import FIRST_SHAPE, Announce, PubendProperties, ShapeVersion
 from gapless.overlay.peers import Peers
 from gapless.overlay.tree import Tree, TreeChange
 
 __all__ = ["UNCONFIRMED", "AnnouncementListener", "Announcements", "KnownPubend", "KnownPubends"]
 
-UNCONFIRMED: Final = 0
+UNCONFIRMED: Final = ShapeVersion(count=0)
 """The shape version sent with a path that is not confirmed: less than that of any cell."""
 
 
@@ -42,7 +42,7 @@ class KnownPubend(msgspec.Struct, frozen=True):
     tombstone: bool = False
     source: CellId | None = None
     """The cell from which it was received; None for a pubend of this broker."""
-    shape_version: int = 1
+    shape_version: ShapeVersion = FIRST_SHAPE
     """The shape version of that cell when it was received."""
 
     @property

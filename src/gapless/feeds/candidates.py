@@ -15,7 +15,7 @@ from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.limits import CELL_BROKERS_MAX
 from gapless.directory.announcements import KnownPubend, KnownPubends
 from gapless.feeds.paths import RELAYED, Candidate
-from gapless.messages.overlay import Quality
+from gapless.messages.overlay import Quality, ShapeVersion
 from gapless.messages.streams import AttachKind
 from gapless.overlay.peers import Peers
 from gapless.overlay.tree import Tree
@@ -138,12 +138,14 @@ class FeedCandidates:
         towards = self._direction(receiver.name)
         return towards is not None and towards != known.direction
 
-    def shape_versions(self, feeder: BrokerId) -> tuple[tuple[CellId, int], ...]:
+    def shape_versions(self, feeder: BrokerId) -> tuple[tuple[CellId, ShapeVersion], ...]:
         """Return this broker's shape versions of the cells between a feeder and itself."""
         cell = self._tree.neighbourhood.cell_of(feeder)
         return () if cell is None else self._tree.neighbourhood.shapes_between(cell)
 
-    def has_shape(self, receiver: Receiver, versions: tuple[tuple[CellId, int], ...]) -> bool:
+    def has_shape(
+        self, receiver: Receiver, versions: tuple[tuple[CellId, ShapeVersion], ...]
+    ) -> bool:
         """Return whether a receiver has this broker's shape versions of the cells between (R13).
 
         Inside a cell the shapes do not matter: a leaf is behind its cell in every shape, and inside

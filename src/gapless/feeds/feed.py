@@ -27,6 +27,7 @@ from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.feeds.feed_state import NEXT_STATES, FeedInput, FeedState
 from gapless.feeds.paths import RELAYED, Candidate, FeedPaths
+from gapless.messages.overlay import ShapeVersion
 from gapless.messages.streams import Attach, Attached, AttachKind, Detach, FeedUnavailable
 
 __all__ = [
@@ -96,7 +97,7 @@ class Feed:
         self._context = context
         self._paths = paths
         self._is_leaf = kind is AttachKind.LEAF
-        self._shapes_sent: tuple[tuple[CellId, int], ...] = ()
+        self._shapes_sent: tuple[tuple[CellId, ShapeVersion], ...] = ()
         """The shape versions of the cells between, as sent with the last Attach."""
         self._pubend = pubend
         self._kind = kind
@@ -328,7 +329,7 @@ class Feed:
         attach = Attach(self._pubend, number, self._kind, self._name, self.eager, self._shapes_sent)
         self._context.send(broker, attach)
 
-    def _shapes_between(self, feeder: BrokerId) -> tuple[tuple[CellId, int], ...]:
+    def _shapes_between(self, feeder: BrokerId) -> tuple[tuple[CellId, ShapeVersion], ...]:
         """Return the shape versions for an Attach; a leaf is behind its cell in every shape."""
         return () if self._is_leaf else self._paths.shape_versions(feeder)
 

@@ -1,9 +1,11 @@
-"""Messages of the overlay: peer sessions, heartbeats, announcements of pubends, partitions."""
+"""Messages of the overlay: cells, peer sessions, heartbeats, announcements of pubends, partitions."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
-from typing import Any
+from functools import cached_property
+from typing import Any, Final
 
 import msgspec
 
@@ -12,8 +14,12 @@ from gapless.core.numbers import Clock, ComposedName, Count, Name, Signed
 from gapless.core.ticks import Tick
 
 __all__ = [
+    "FIRST_SHAPE",
     "Announce",
-    "CellInfo",
+    "CellEdge",
+    "CellMember",
+    "CellRecord",
+    "CellRole",
     "Heartbeat",
     "Hello",
     "NameQuery",
@@ -30,7 +36,9 @@ __all__ = [
     "RelayProbe",
     "Relayed",
     "Retire",
+    "ShapeVersion",
     "TableState",
+    "Term",
 ]
 
 
@@ -41,14 +49,97 @@ class Quality(IntEnum):
     BEST_EFFORT = 1
 
 
-class CellInfo(msgspec.Struct, frozen=True, array_like=True):
-    """A cell, its brokers and its neighbour cells."""
+class Term(msgspec.Struct, frozen=True, array_like=True, gc=False, order=True):
+    """Numbers the leaders of a cell; the greater term is the newer one (RS-1)."""
+
+    number: Count = 0
+    broker: BrokerId = ""
+    """The broker that asked for this term; empty in the first one. So no two brokers that ask at once
+    get the same term."""
+
+
+class ShapeVersion(msgspec.Struct, frozen=True, array_like=True, gc=False, order=True):
+    """A version of the edges of a cell (RS-1).
+
+    The epoch of an edge is one too: the greater one of both cells after the operation that last
+    changed what lies behind the edge.
+    """
+
+    term: Term = Term()
+    """The term in which the far ends of the cell's edges last changed."""
+    count: Count = 1
+    """Counts the changes; 1 in a cell that was never reshaped."""
+
+
+FIRST_SHAPE: Final = ShapeVersion()
+"""The shape version of a cell, and the epoch of an edge, that no operation has changed."""
+
+
+class CellRole(IntEnum):
+    """Whether a member of a cell takes part in its routing (RS-3)."""
+
+    ACTIVE = 0
+    REPLACED = 1
+    """Another member does its routing. Its pubends and durable subscriptions wait for its disk."""
+
+
+class CellMember(msgspec.Struct, frozen=True, array_like=True):
+    """A broker of a cell."""
+
+    broker: BrokerId
+    role: CellRole = CellRole.ACTIVE
+    addresses: tuple[Name, ...] = ()
+    """Where other brokers reach it, as ``host:port``."""
+
+
+class CellEdge(msgspec.Struct, frozen=True, array_like=True):
+    """An edge from a cell to another one, as the record of the first cell lists it."""
+
+    cell: CellId
+    """The other cell."""
+    epoch: ShapeVersion = FIRST_SHAPE
+
+
+class CellRecord(msgspec.Struct, frozen=True, array_like=True, dict=True):
+    """A cell: its leader, its members and its edges. Only its leader changes it (RS-2)."""
 
     name: CellId
-    brokers: tuple[BrokerId, ...]
-    neighbours: tuple[CellId, ...]
-    shape_version: Count = 1
-    """Counts the changes of ``neighbours``; 1 in a cell that was never reshaped."""
+    members: tuple[CellMember, ...]
+    edges: tuple[CellEdge, ...]
+    leader: BrokerId = ""
+    """Empty if a takeover has left the cell without one."""
+    term: Term = Term()
+    shape_version: ShapeVersion = FIRST_SHAPE
+    member_version: Count = 1
+    """Counts the changes of the members."""
+
+    @classmethod
+    def first(
+        cls, name: CellId, brokers: Iterable[BrokerId], neighbours: Iterable[CellId]
+    ) -> CellRecord:
+        """Return the record of a cell as an operator configures it: the least name leads."""
+        members = tuple(map(CellMember, sorted(brokers)))
+        edges = tuple(map(CellEdge, sorted(neighbours)))
+        return cls(name, members, edges, members[0].broker if members else "")
+
+    @property
+    def version(self) -> tuple[Term, ShapeVersion, int]:
+        """Of two records of a cell the one with the greater version is kept (RS-1)."""
+        return self.term, self.shape_version, self.member_version
+
+    @cached_property
+    def brokers(self) -> tuple[BrokerId, ...]:
+        """All members, in the order of the record."""
+        return tuple(member.broker for member in self.members)
+
+    @cached_property
+    def neighbours(self) -> tuple[CellId, ...]:
+        """The cells that this record lists an edge to."""
+        return tuple(edge.cell for edge in self.edges)
+
+    def epoch(self, cell: CellId) -> ShapeVersion | None:
+        """Return the epoch of the edge to a cell, or None if this record lists no such edge."""
+        return next((edge.epoch for edge in self.edges if edge.cell == cell), None)
 
 
 class PeerSessionId(msgspec.Struct, frozen=True, array_like=True, gc=False, order=True):
@@ -154,7 +245,7 @@ class Announce(msgspec.Struct, frozen=True, array_like=True, tag=True):
     path: tuple[CellId, ...]
     """Cells towards the pubend, nearest to the sender first, at most Δ + 1."""
     tombstone: bool = False
-    shape_version: Count = 1
+    shape_version: ShapeVersion = FIRST_SHAPE
     """Of the sender's cell. A path from before a reshape may be wrong (R13)."""
 
 

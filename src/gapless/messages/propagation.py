@@ -6,6 +6,7 @@ import msgspec
 
 from gapless.core.ids import BrokerId, PubendId, ShbId, VectorEntry
 from gapless.core.numbers import ComposedName, Count, Signed
+from gapless.messages.overlay import FIRST_SHAPE, ShapeVersion
 
 __all__ = ["TableDelta", "TableFull", "TableId", "TableRequest", "TableStop"]
 
@@ -17,7 +18,7 @@ class TableId(msgspec.Struct, frozen=True, array_like=True, gc=False):
     incarnation: Count
     direction: ComposedName
     """A neighbour cell, or a leaf ``broker@cell``."""
-    shape_version: Count = 1
+    shape_version: ShapeVersion = FIRST_SHAPE
     """Of the broker's cell. A reshape changes the set of cells in a direction (R13)."""
 
 

@@ -16,6 +16,7 @@ from gapless.core.ids import CellId, MembershipId, PubendId, ShbId, VectorEntry,
 from gapless.core.limits import EVENT_TEXT_MAX, INT_MAX, INT_MIN
 from gapless.core.numbers import ComposedName, Count, Name, Signed
 from gapless.core.ticks import Tick, TickRange
+from gapless.messages.overlay import ShapeVersion
 
 __all__ = [
     "AckExpected",
@@ -109,7 +110,7 @@ class Attach(msgspec.Struct, frozen=True, array_like=True, tag=True):
     receiver: ComposedName
     """The receiver's cell, or for a leaf its ``broker@cell``."""
     eager: bool = False
-    shape_versions: tuple[tuple[CellId, Count], ...] = ()
+    shape_versions: tuple[tuple[CellId, ShapeVersion], ...] = ()
     """Of the cells from the receiver's to the feeder's; cells never reshaped are omitted (R13)."""
 
 

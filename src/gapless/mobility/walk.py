@@ -31,7 +31,7 @@ from gapless.messages.mobility import (
     WalkKey,
 )
 from gapless.mobility.protocols import AwayBrokers
-from gapless.overlay.neighbourhood import CellInfo
+from gapless.overlay.neighbourhood import CellRecord
 from gapless.overlay.peers import Peers
 from gapless.overlay.tree import Tree
 
@@ -205,7 +205,7 @@ class Walks:
             ahead += neighbourhood.beyond(name)
         return groups
 
-    def _living(self, cell: CellInfo) -> tuple[BrokerId, ...]:
+    def _living(self, cell: CellRecord) -> tuple[BrokerId, ...]:
         """Return the other brokers of a cell, except retired ones that have not returned."""
         return tuple(
             broker

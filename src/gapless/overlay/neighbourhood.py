@@ -15,9 +15,9 @@ import msgspec
 from gapless.core.errors import UsageError
 from gapless.core.ids import BrokerId, CellId
 from gapless.core.limits import CELL_BROKERS_MAX
-from gapless.messages.overlay import CellInfo
+from gapless.messages.overlay import FIRST_SHAPE, CellRecord, ShapeVersion
 
-__all__ = ["CellInfo", "Neighbourhood", "Topology"]
+__all__ = ["CellRecord", "Neighbourhood", "Topology"]
 
 
 class Topology(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ class Topology(msgspec.Struct, frozen=True):
     ('b1', 'b2')
     """
 
-    cells: tuple[CellInfo, ...]
+    cells: tuple[CellRecord, ...]
 
     @classmethod
     def of(
@@ -48,10 +48,7 @@ class Topology(msgspec.Struct, frozen=True):
             count += 1
         _check_brokers(brokers)
         topology = cls(
-            tuple(
-                CellInfo(cell, tuple(sorted(brokers[cell])), tuple(sorted(links[cell])))
-                for cell in sorted(brokers)
-            )
+            tuple(CellRecord.first(cell, brokers[cell], links[cell]) for cell in sorted(brokers))
         )
         reached = topology.neighbourhood(min(brokers), radius=len(brokers)).cells if brokers else ()
         if len(reached) < len(brokers):
@@ -77,19 +74,23 @@ class Topology(msgspec.Struct, frozen=True):
 
 
 class Neighbourhood(msgspec.Struct, frozen=True, dict=True):
-    """The cells within Δ of a broker's own, nearest first."""
+    """The cells within Δ of a broker's own, nearest first.
+
+    An edge is live if the records of both its cells list it with one epoch (RS-2). At the border of
+    the neighbourhood the one record that is there decides. Paths lead over live edges only.
+    """
 
     own: CellId
     version: int
-    cells: tuple[CellInfo, ...]
+    cells: tuple[CellRecord, ...]
 
     def __contains__(self, cell: CellId) -> bool:
         return cell in self._paths
 
     @property
     def neighbours(self) -> tuple[CellId, ...]:
-        """The cells that the own cell has an edge to."""
-        return self.cells[0].neighbours
+        """The cells that the own cell has a live edge to."""
+        return self.neighbours_of(self.own)
 
     @property
     def peers(self) -> tuple[BrokerId, ...]:
@@ -120,15 +121,23 @@ class Neighbourhood(msgspec.Struct, frozen=True, dict=True):
         """Return the path to a cell of the neighbourhood, or to one with an edge to such a cell."""
         return self._extended_paths.get(cell)
 
-    def shape_version(self, cell: CellId) -> int:
-        """Return the shape version of a cell; 1 if it was never reshaped or is unknown."""
-        found = self._by_name.get(cell)
-        return 1 if found is None else found.shape_version
+    def record(self, cell: CellId) -> CellRecord | None:
+        """Return the record of a cell, or None if it is not in the neighbourhood."""
+        return self._by_name.get(cell)
 
-    def shapes_between(self, cell: CellId) -> tuple[tuple[CellId, int], ...]:
+    def neighbours_of(self, cell: CellId) -> tuple[CellId, ...]:
+        """Return the cells that a cell of the neighbourhood has a live edge to."""
+        return self._live[cell]
+
+    def shape_version(self, cell: CellId) -> ShapeVersion:
+        """Return the shape version of a cell; the first one if the cell is unknown."""
+        found = self._by_name.get(cell)
+        return FIRST_SHAPE if found is None else found.shape_version
+
+    def shapes_between(self, cell: CellId) -> tuple[tuple[CellId, ShapeVersion], ...]:
         """Return the shape versions from the own cell to another, without those never reshaped."""
         versions = ((name, self.shape_version(name)) for name in (self.own, *self.path(cell)))
-        return tuple(sorted((name, version) for name, version in versions if version > 1))
+        return tuple(sorted((name, version) for name, version in versions if version > FIRST_SHAPE))
 
     def direction(self, cell: CellId) -> CellId | None:
         """Return the neighbour cell on the path, None for the own cell and unknown cells."""
@@ -141,7 +150,7 @@ class Neighbourhood(msgspec.Struct, frozen=True, dict=True):
 
     def is_leaf(self, cell: CellId) -> bool:
         """Return whether a neighbour cell has no edge but the one to the own cell."""
-        return self._by_name[cell].neighbours == (self.own,)
+        return self._live[cell] == (self.own,)
 
     def distance(self, cell: CellId) -> int:
         """Return the number of edges on the path to a cell."""
@@ -152,7 +161,7 @@ class Neighbourhood(msgspec.Struct, frozen=True, dict=True):
         return other == self.own or other in self._paths.get(cell, ())
 
     @cached_property
-    def _by_name(self) -> dict[CellId, CellInfo]:
+    def _by_name(self) -> dict[CellId, CellRecord]:
         return {cell.name: cell for cell in self.cells}
 
     @cached_property
@@ -160,10 +169,23 @@ class Neighbourhood(msgspec.Struct, frozen=True, dict=True):
         return {broker: cell.name for cell in self.cells for broker in cell.brokers}
 
     @cached_property
+    def _live(self) -> dict[CellId, tuple[CellId, ...]]:
+        """The live edges of each cell, in the order of its record."""
+        return {
+            each.name: tuple(
+                edge.cell
+                for edge in each.edges
+                if edge.cell not in self._by_name
+                or self._by_name[edge.cell].epoch(each.name) == edge.epoch
+            )
+            for each in self.cells
+        }
+
+    @cached_property
     def _paths(self) -> dict[CellId, tuple[CellId, ...]]:
         paths: dict[CellId, tuple[CellId, ...]] = {self.own: ()}
         for cell in self.cells:  # nearest first, so the path to a cell exists before it is needed
-            for neighbour in cell.neighbours:
+            for neighbour in self._live[cell.name]:
                 if neighbour in self._by_name and neighbour not in paths:
                     paths[neighbour] = (*paths[cell.name], neighbour)
         return paths
@@ -172,7 +194,7 @@ class Neighbourhood(msgspec.Struct, frozen=True, dict=True):
     def _extended_paths(self) -> dict[CellId, tuple[CellId, ...]]:
         paths = dict(self._paths)
         for cell in self.cells:
-            for neighbour in cell.neighbours:
+            for neighbour in self._live[cell.name]:
                 paths.setdefault(neighbour, (*self._paths[cell.name], neighbour))
         return paths
 

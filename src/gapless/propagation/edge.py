@@ -29,7 +29,7 @@ from typing import Protocol, TypeVar
 
 from gapless.content import Conjunction
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId, VectorEntry
-from gapless.messages.overlay import TableState
+from gapless.messages.overlay import FIRST_SHAPE, ShapeVersion, TableState
 from gapless.messages.propagation import TableDelta, TableFull, TableRequest
 from gapless.propagation.cover import Merge
 from gapless.propagation.index import TableIndex
@@ -187,7 +187,7 @@ class Edge:
         self.settled = False
         self.revision = 0
         self._listeners: list[EdgeListener] = []
-        self._shape_version = 1
+        self._shape_version = FIRST_SHAPE
         """The least shape of the neighbour cell in which a table proves locations of SHBs."""
         self._location_version = location_version
         self._index = index
@@ -242,7 +242,7 @@ class Edge:
 
     # --- locations of SHBs (R13, R23) --------------------------------------------------------
 
-    def distrust_before(self, shape_version: int) -> None:
+    def distrust_before(self, shape_version: ShapeVersion) -> None:
         """SHBs may have moved: only tables of this shape version or later prove locations."""
         self._shape_version = shape_version
         self._touch(moved=True)
@@ -257,7 +257,7 @@ class Edge:
 
     def locates(self, shb: ShbId) -> bool:
         """Return whether a table proves that an SHB is behind this edge."""
-        if self._shape_version == 1:
+        if self._shape_version == FIRST_SHAPE:
             return shb in self._hosts
         return any(
             held.table is not None and shb in held.table.entries for held in self.locating_tables()

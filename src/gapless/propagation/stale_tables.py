@@ -11,13 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from gapless.core.ids import PubendId, ShbId
+from gapless.messages.overlay import ShapeVersion
 from gapless.messages.propagation import TableId
 from gapless.propagation.cover import Merge
 from gapless.propagation.table import SubscriptionTable, rank, text_of
 
 __all__ = ["STALE_SHAPE", "merged", "undominated"]
 
-STALE_SHAPE: Final = 0
+STALE_SHAPE: Final = ShapeVersion(count=0)
 """The shape version of merged tables: less than any other, as the parts may differ in shape."""
 
 

@@ -21,6 +21,7 @@ from gapless.core.ids import (
     VirtualTime,
 )
 from gapless.core.parameters import Parameters, microseconds
+from gapless.messages.overlay import FIRST_SHAPE, ShapeVersion
 from gapless.messages.propagation import TableDelta, TableId
 from gapless.propagation.cover import Merge
 from gapless.propagation.edge import Edge, LocationVersion, greatest
@@ -46,7 +47,7 @@ class TableStore:
         self.edges: dict[str, Edge] = {}
         self.out: dict[CellId, OutTable] = {}
         self._identity = identity
-        self._shape_version = 1
+        self._shape_version = FIRST_SHAPE
         self._parameters = parameters
         self._merge = merge
         self._location_version = LocationVersion()
@@ -56,7 +57,7 @@ class TableStore:
 
     # --- edges ---------------------------------------------------------------------------------
 
-    def set_shape_version(self, shape_version: int) -> bool:
+    def set_shape_version(self, shape_version: ShapeVersion) -> bool:
         """Set the shape version of the own cell; return whether all tables are renamed (R13)."""
         if shape_version == self._shape_version:
             return False
@@ -69,7 +70,7 @@ class TableStore:
         identity = self._identity
         return TableId(identity.broker, identity.incarnation, direction, self._shape_version)
 
-    def add_cell(self, cell: CellId, shape_version: int = 1) -> Edge:
+    def add_cell(self, cell: CellId, shape_version: ShapeVersion = FIRST_SHAPE) -> Edge:
         """Add the unsettled edge to a neighbour cell and an out-table for its direction.
 
         If the own cell was ever reshaped, the out-table omits tables that prove no location: their
@@ -82,7 +83,7 @@ class TableStore:
             merge=self._merge,
             log_max=parameters.delta_log_max,
             bytes_max=parameters.frame_bytes_max,
-            only_locating=self._shape_version > 1,
+            only_locating=self._shape_version > FIRST_SHAPE,
         )
         for edge in self.edges.values():
             out.watch(edge)
@@ -90,7 +91,7 @@ class TableStore:
             if self._directions[pubend] == cell:
                 out.announce(pubend, version, advertisement)
         edge = self._add(cell, None)
-        if shape_version > 1:
+        if shape_version > FIRST_SHAPE:
             edge.distrust_before(shape_version)
         return edge
 

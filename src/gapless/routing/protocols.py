@@ -8,13 +8,14 @@ from typing import Protocol, TypeAlias
 from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.ticks import Tick
 from gapless.feeds.paths import FeedPaths
+from gapless.messages.overlay import ShapeVersion
 from gapless.messages.streams import AttachKind, KnowledgeRange, Member, Publication
 from gapless.propagation.sufficiency import Receiver
 from gapless.stream.epochs import StreamVector
 
 __all__ = ["Feeders", "Filtering", "HostedLog", "Paths", "ReportTargets", "ShapeVersions"]
 
-ShapeVersions: TypeAlias = tuple[tuple[CellId, int], ...]
+ShapeVersions: TypeAlias = tuple[tuple[CellId, ShapeVersion], ...]
 """The shape versions of the cells between two brokers; cells never reshaped are omitted (R13)."""
 
 

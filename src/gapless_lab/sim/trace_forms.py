@@ -46,7 +46,7 @@ _STEPS: Final[dict[type, str]] = {
 }
 
 _OVERLAY: Final[dict[type, str]] = {
-    overlay.CellInfo: "{name} {brokers} by {neighbours}",
+    overlay.CellRecord: "{name} {brokers} by {neighbours}",
     overlay.PeerSessionId: "{incarnation}/{number}",
     overlay.Hello: "Hello {own}< received {received}>",
     overlay.Packet: "{sender} #{sequence}: {messages}",

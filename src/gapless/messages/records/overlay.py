@@ -6,7 +6,7 @@ import msgspec
 
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
 from gapless.core.ticks import Tick
-from gapless.messages.overlay import CellInfo
+from gapless.messages.overlay import CellRecord
 
 __all__ = [
     "ConfigurationRecord",
@@ -35,7 +35,7 @@ class ConfigurationRecord(msgspec.Struct, frozen=True, array_like=True, tag=True
     delta: int
     """How many consecutive unreachable cells are bypassed."""
     version: int
-    cells: tuple[CellInfo, ...]
+    cells: tuple[CellRecord, ...]
     """The neighbourhood, nearest first."""
 
     @property
@@ -49,7 +49,7 @@ class NeighbourhoodRecord(msgspec.Struct, frozen=True, array_like=True, tag=True
 
     own: CellId
     version: int
-    cells: tuple[CellInfo, ...]
+    cells: tuple[CellRecord, ...]
     """Nearest first."""
 
     @property
