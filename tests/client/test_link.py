@@ -20,8 +20,9 @@ from gapless.errors import (
     OutcomeUnknownError,
     UsageError,
 )
-from gapless.messages.clients import OpenPubend, ReadLog, ReadPart
+from gapless.messages.clients import OpenPubend
 from gapless.messages.operating import ListPartitions, PartitionTable
+from gapless.messages.reading import ReadLog, ReadPart
 from gapless.testing import Overlay
 from gapless.wire import Connected, Disconnect, DisconnectReason, KeepAlive
 from tests.client.running import async_test, soon

@@ -7,9 +7,9 @@ from typing import Any
 from gapless.core.events import ClientDrained, ClientFull
 from gapless.core.ids import PubendId
 from gapless.core.limits import READS_PER_CLIENT_MAX, READS_WAITING_PER_CLIENT_MAX
-from gapless.messages.clients import ReadLog, ReadPart
 from gapless.messages.overlay import Quality
 from gapless.messages.pubend_requests import Read, ReadReply
+from gapless.messages.reading import ReadLog, ReadPart
 from gapless.messages.streams import ReadForm
 from gapless.packed.pick import unpack, unpack_ticks
 from tests.broker.harness import BrokerHarness, P, reason

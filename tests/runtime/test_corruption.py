@@ -13,12 +13,12 @@ from gapless.messages.clients import (
     OpenPubend,
     OpenPublisher,
     Publish,
-    ReadLog,
     Refused,
     Subscribe,
     Unsubscribed,
 )
 from gapless.messages.operating import RemoveDurable
+from gapless.messages.reading import ReadLog
 from gapless.storage.codec import encode_key, record_checksum
 from tests.runtime.nodes import run, world
 from tests.runtime.raw_client import RawClient

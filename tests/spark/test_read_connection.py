@@ -10,7 +10,8 @@ from time import monotonic
 import pytest
 
 from gapless.core.ids import PubendId
-from gapless.messages.clients import ReadLog, ReadPart, Refused
+from gapless.messages.clients import Refused
+from gapless.messages.reading import ReadLog, ReadPart
 from gapless.spark import read_connection as line
 from gapless.spark.read_connection import ReadConnection
 from gapless.wire import (

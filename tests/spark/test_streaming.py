@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 
 from gapless.core.parameters import Parameters
-from gapless.messages.clients import ReadLog
+from gapless.messages.reading import ReadLog
 from gapless.spark.offsets import Offset
 from gapless.testing import SyncOverlay
 from tests.spark.rows import COLUMNS, Sink, Stream, until

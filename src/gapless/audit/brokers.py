@@ -34,7 +34,7 @@ from gapless.core.events import MachineEvent, Written
 from gapless.core.ids import PubendId
 from gapless.core.limits import AUDIT_AUTHORS_MAX
 from gapless.messages import clients as client_messages
-from gapless.messages import staging
+from gapless.messages import reading, staging
 from gapless.messages.records import AppendPackedRow, AppendRow
 from gapless.messages.streams import Publication, ReadForm
 from gapless.packed.pick import PublicationHeader, unpack_headers
@@ -48,7 +48,7 @@ _REMEMBERED: Final = (
         client_messages.Seek,
         client_messages.Unsubscribe,
     ),
-    *(client_messages.OpenPublisher, client_messages.ReadLog, staging.CommitBatch),
+    *(client_messages.OpenPublisher, reading.ReadLog, staging.CommitBatch),
 )
 """Requests that are needed to interpret their replies."""
 
@@ -119,7 +119,7 @@ class BrokerAudit:
             staging.BatchCommitted: self._committed,
             client_messages.Unsubscribed: self._unsubscribed,
             client_messages.Refused: self._refused,
-            client_messages.ReadPart: self._read,
+            reading.ReadPart: self._read,
             client_messages.SubscriptionStarted: self._started,
             client_messages.Progress: self._progressed,
             client_messages.Gap: self._gap,
@@ -358,9 +358,9 @@ class BrokerAudit:
             name = client_session.name if client_session is not None else ""
             self.writer.add(AuditEnded(request.subscription, name, is_removed=True))
 
-    def _read(self, client: str, notice: client_messages.ReadPart) -> None:
+    def _read(self, client: str, notice: reading.ReadPart) -> None:
         request = self._request(client, notice.request)
-        if not isinstance(request, client_messages.ReadLog) or request.form is ReadForm.TICKS:
+        if not isinstance(request, reading.ReadLog) or request.form is ReadForm.TICKS:
             return  # ticks without content
         if notice.rows or notice.publications:
             principal = self._principals.get(client, "")

@@ -11,7 +11,7 @@ from gapless.client.link import ReconnectingLink
 from gapless.core.errors import DeadlineError, GapError, UnavailableError
 from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick
-from gapless.messages.clients import ReadLog, ReadPart
+from gapless.messages.reading import ReadLog, ReadPart
 from gapless.messages.streams import ReadForm
 from gapless.packed.pick import unpack
 

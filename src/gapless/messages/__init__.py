@@ -8,7 +8,7 @@ removed.
 - :mod:`.propagation`: subscription tables (R14 to R19)
 - :mod:`.streams`: feeds, knowledge, curiosity, reports (R8 to R10, R34 to R41, R52 to R57)
 - :mod:`.pubend_requests`: requests routed to a PHB (R48, R49, R55)
-- :mod:`.clients`: between a broker and its clients
+- :mod:`.clients`, :mod:`.reading`: between a broker and its clients
 - :mod:`.operating`: between a broker and its operators
 - :mod:`.records`: the durable records of a broker
 """

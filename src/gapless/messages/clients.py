@@ -15,7 +15,7 @@ from gapless.core.ids import BrokerId, PubendId, ShbId, VirtualTime
 from gapless.core.numbers import ClientCount, ClientSigned, ComposedName, Count, Epoch, Name
 from gapless.core.ticks import Tick
 from gapless.messages.overlay import Quality
-from gapless.messages.streams import Events, Publication, ReadForm
+from gapless.messages.streams import Events, Publication
 
 __all__ = [
     "Ack",
@@ -40,8 +40,6 @@ __all__ = [
     "Publish",
     "Published",
     "PublisherOpened",
-    "ReadLog",
-    "ReadPart",
     "RefusalCause",
     "Refused",
     "Seek",
@@ -453,35 +451,6 @@ class Unsubscribed(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The subscription has ended, and its record is deleted."""
 
     request: Count
-
-
-# --- reading a log ------------------------------------------------------------------------------
-
-
-class ReadLog(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Reads the events of a pubend between two ticks that match a filter."""
-
-    request: ClientCount
-    pubend: PubendId
-    filter: str
-    low: ClientSigned
-    high: ClientSigned
-    bytes_max: ClientSigned = 0
-    """About how much of the log one reply may cover; 0 for the broker's limit."""
-    form: ReadForm = ReadForm.EVENTS
-
-
-class ReadPart(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The matching events up to ``done``. The client requests the rest from there."""
-
-    request: Count
-    publications: tuple[Publication, ...]
-    done: Tick
-    top: Tick
-    released: Tick
-    """The log no longer has ticks up to this one."""
-    rows: tuple[bytes, ...] = ()
-    """Replaces ``publications`` if another form was requested and the broker knows it."""
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -18,9 +18,10 @@ from gapless.core.limits import (
 from gapless.core.parameters import microseconds
 from gapless.directory.announcements import KnownPubends
 from gapless.directory.hosted import Hosted
-from gapless.messages.clients import ReadLog, ReadPart, RefusalCause, Refused
+from gapless.messages.clients import RefusalCause, Refused
 from gapless.messages.overlay import Quality
 from gapless.messages.pubend_requests import ReadReply
+from gapless.messages.reading import ReadLog, ReadPart
 from gapless.requests.carrier import PendingRequest, PubendRequests
 
 __all__ = ["ReadCalls"]

@@ -18,8 +18,9 @@ from typing import Any, Final
 
 from gapless.content.filter import Filter
 from gapless.core.limits import FILTER_QUICK_JOINTS_MAX, FILTER_QUICK_TEXT_MAX
-from gapless.messages.clients import OpenPubend, ReadLog, SetFilter, Subscribe
+from gapless.messages.clients import OpenPubend, SetFilter, Subscribe
 from gapless.messages.operating import SetDurableFilter
+from gapless.messages.reading import ReadLog
 
 __all__ = ["FILTERED_REQUESTS", "FilterPreparation", "is_quick"]
 

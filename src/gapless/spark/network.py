@@ -37,7 +37,6 @@ from gapless.core.errors import (
 )
 from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick
-from gapless.messages.clients import ReadLog, ReadPart
 from gapless.messages.operating import (
     GetTopology,
     ListPubends,
@@ -46,6 +45,7 @@ from gapless.messages.operating import (
     TopologyReply,
 )
 from gapless.messages.overlay import Quality
+from gapless.messages.reading import ReadLog, ReadPart
 from gapless.messages.streams import ReadForm
 
 __all__ = ["FOREVER", "LOG", "Caller", "Extent", "OverlayClient"]

@@ -11,7 +11,7 @@ import msgspec
 from gapless.client.starts import Start, start_point_of
 from gapless.core.errors import GapError, UsageError
 from gapless.core.ticks import Tick, TickRange
-from gapless.messages.clients import ReadPart
+from gapless.messages.reading import ReadPart
 from gapless.messages.streams import ReadForm
 from gapless.spark.network import LOG, Extent, OverlayClient, Where
 from gapless.spark.options import OnRelease

@@ -33,7 +33,8 @@ from gapless.core.errors import (
     RefusedError,
     UsageError,
 )
-from gapless.messages.clients import ReadLog, ReadPart, Refused
+from gapless.messages.clients import Refused
+from gapless.messages.reading import ReadLog, ReadPart
 from gapless.wire import (
     CLIENT_REQUESTS,
     FRAME_BYTES_MAX,

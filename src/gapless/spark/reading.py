@@ -15,7 +15,7 @@ from gapless.client.position import pubend_id
 from gapless.core.errors import DeadlineError
 from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick
-from gapless.messages.clients import ReadLog
+from gapless.messages.reading import ReadLog
 from gapless.messages.streams import ReadForm
 from gapless.packed.pick import pack
 from gapless.packed.scan import PackedEvents

@@ -17,6 +17,7 @@ from gapless.messages import (
     overlay,
     propagation,
     pubend_requests,
+    reading,
     staging,
     streams,
 )
@@ -108,7 +109,7 @@ Request: TypeAlias = (
     | clients.Unsubscribe
     | clients.LeaveSubscription
     | clients.FindDurable
-    | clients.ReadLog
+    | reading.ReadLog
     | operating.RetireBroker
     | operating.ListPartitions
     | operating.GetBroker
@@ -144,7 +145,7 @@ Notice: TypeAlias = (
     | clients.FilterChanged
     | clients.Unsubscribed
     | clients.DurableFound
-    | clients.ReadPart
+    | reading.ReadPart
     | operating.BrokerRetired
     | operating.PartitionTable
     | clients.Refused

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gapless.messages.clients import ReadLog, ReadPart, Refused
+from gapless.messages.clients import Refused
+from gapless.messages.reading import ReadLog, ReadPart
 from gapless.messages.streams import Publication, ReadForm
 from gapless.packed.pick import unpack, unpack_ticks
 from gapless_lab.sim.clients import SimulatedClient

@@ -16,6 +16,7 @@ from gapless.messages import (
     operating,
     overlay,
     propagation,
+    reading,
     records,
     staging,
     streams,
@@ -169,8 +170,8 @@ _CLIENTS: Final[dict[type, str]] = {
     clients.Unsubscribed: "Unsubscribed {request}",
     clients.FindDurable: "FindDurable {request}: {subscription}",
     clients.DurableFound: "DurableFound {request}<: at {broker}>",
-    clients.ReadLog: "ReadLog {request}: {pubend} [{low}, {high}] {filter}< {form}>",
-    clients.ReadPart: (
+    reading.ReadLog: "ReadLog {request}: {pubend} [{low}, {high}] {filter}< {form}>",
+    reading.ReadPart: (
         "ReadPart {request}: done {done} top {top} released {released}"
         "< {publications}>< rows {rows}>"
     ),

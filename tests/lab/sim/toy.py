@@ -34,8 +34,6 @@ from gapless.messages.clients import (
     Publish,
     Published,
     PublisherOpened,
-    ReadLog,
-    ReadPart,
     Refused,
     Seek,
     SetFilter,
@@ -44,6 +42,7 @@ from gapless.messages.clients import (
     Unsubscribed,
 )
 from gapless.messages.overlay import PubendProperties
+from gapless.messages.reading import ReadLog, ReadPart
 from gapless.messages.records import (
     AppendRow,
     DeleteRecord,
