@@ -26,11 +26,12 @@ class Principals:
         """Return the token of a principal."""
         return self.tokens[name]
 
-    def add(self, name: str, *, expires: dt.datetime | None = None) -> str:
+    def add(self, name: str, *, expires: dt.datetime | None = None, operator: bool = False) -> str:
         """Add a token of a principal."""
         token = self.tokens[name] = new_token()
         digest = digest_of(token).hex()
-        add_token(self.path, TokenEntry(principal=name, sha256=digest, expires=expires))
+        entry = TokenEntry(principal=name, sha256=digest, expires=expires, operator=operator)
+        add_token(self.path, entry)
         return token
 
     def file_of(self, name: str) -> Path:

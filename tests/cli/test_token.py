@@ -104,6 +104,19 @@ def test_a_secret_is_not_overwritten_and_not_kept_without_its_digest(tmp_path: P
     assert not (tmp_path / "bob.token").exists()
 
 
+def test_a_token_for_operators_is_marked_and_listed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["token", "new", "ops", "--operator", "--json"]) == 0
+    assert printed(capsys)["operator"]
+    assert main(["token", "new", "alice", "--json"]) == 0
+    assert not printed(capsys)["operator"]
+    assert [each.operator for each in load_tokens(tmp_path / "tokens.toml")] == [True, False]
+    assert main(["token", "ls"]) == 0
+    rows = capsys.readouterr().out.splitlines()[1:]
+    assert [line.split()[-1] for line in rows] == ["yes", "no"]
+
+
 def test_every_command_that_connects_has_a_token_file_option() -> None:
     found = {}
 
@@ -150,6 +163,9 @@ def test_an_overlay_with_tokens_refuses_clients_without_one_and_shows_no_secret(
             to = ("--url", brokers.url(0))
             assert gapless(*command, *to).returncode == EXIT_REFUSED
             assert gapless(*command, *to, *desk).returncode == 0
+        retire = gapless("retire", "b9", "--cell", "c9", "--url", brokers.url(0), *desk)
+        assert retire.returncode == EXIT_REFUSED
+        assert "gapless token new PRINCIPAL --operator" in retire.stderr
         assert main(["token", "rm", "desk"]) == 0
         assert gapless("status", "--url", brokers.url(0), *desk).returncode == EXIT_REFUSED
         arguments = [

@@ -14,7 +14,12 @@ import pytest
 from gapless.core.errors import UsageError
 from gapless.core.limits import TOKEN_CHARACTERS_MAX, TOKENS_BYTES_MAX
 from gapless.core.parameters import Parameters
-from gapless.runtime.authentication import AccessOptions, AuthenticationDenial, Authenticator
+from gapless.runtime.authentication import (
+    AccessOptions,
+    AuthenticationDenial,
+    Authenticator,
+    ClientIdentity,
+)
 from gapless.runtime.config import load_config
 from gapless.runtime.logs import StructuredLog
 from gapless.runtime.principals import (
@@ -141,7 +146,7 @@ def test_a_token_is_valid_until_it_expires_and_the_refusal_names_the_time(tmp_pa
     token = principals.add("alice", expires=TOMORROW)
     now = TOMORROW - dt.timedelta(microseconds=1)
     guard = Authenticator(AccessOptions(tokens=str(principals.path)), StructuredLog(), lambda: now)
-    assert guard.authenticate_client(token) == "alice"
+    assert guard.authenticate_client(token) == ClientIdentity("alice", is_operator=False)
     now = TOMORROW
     output = guard.authenticate_client(token)
     assert isinstance(output, AuthenticationDenial)
@@ -389,7 +394,7 @@ def test_a_secret_without_a_token_file_is_sent_and_not_required(tmp_path: Path) 
     assert guard.own_token == secret
     assert not guard.is_required
     assert guard.authenticate_broker("") is None
-    assert guard.authenticate_client("") == ""
+    assert guard.authenticate_client("") == ClientIdentity()
 
 
 # --- files of operators -------------------------------------------------------------------------------

@@ -48,6 +48,12 @@ def _new(
             help="Until when it is valid: 2027-01-31 or 2027-01-31T09:30Z (default: local time).",
         ),
     ] = None,
+    operator: Annotated[
+        bool,
+        typer.Option(
+            "--operator", help="Also for retiring brokers and changing others' subscriptions."
+        ),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Make a token: the secret goes to a file of its own, its digest to the file of brokers.
@@ -65,7 +71,8 @@ def _new(
     target = out or Path(f"{principal}.token")
     until = None if expires is None else _time(expires)
     secret = new_token()
-    entry = TokenEntry(principal=principal, sha256=digest_of(secret).hex(), expires=until)
+    digest = digest_of(secret).hex()
+    entry = TokenEntry(principal=principal, sha256=digest, expires=until, operator=operator)
     write_secret(target, secret)
     try:
         add_token(tokens, entry)
@@ -117,10 +124,11 @@ def _ls(context: typer.Context, *, tokens: Tokens = _TOKENS, as_json: AsJson = F
             each["id"],
             each["expires"] or "never",
             "expired" if each["expired"] else "valid",
+            "yes" if each["operator"] else "no",
         )
         for each in found
     ]
-    console().print(listing("principal", "id", "expires", "now", rows=rows))
+    console().print(listing("principal", "id", "expires", "now", "operator", rows=rows))
 
 
 @token.command("rm")
@@ -153,6 +161,7 @@ def _record(entry: Any) -> dict[str, Any]:
         "id": entry.id,
         "expires": expires,
         "expired": expired,
+        "operator": entry.operator,
     }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from gapless.core.errors import (
     FencedError,
     HostUnknownError,
+    NotAuthorisedError,
     ProtocolError,
     RefusedError,
     UnavailableError,
@@ -116,6 +117,8 @@ def refusal(notice: Refused) -> RefusedError | UsageError:
             return HostUnknownError(reason, notice.silent)
         case RefusalCause.FENCED:
             return FencedError(reason)
+        case RefusalCause.NOT_AUTHORISED:
+            return NotAuthorisedError(reason)
         case RefusalCause.UNAVAILABLE:
             return UnavailableError(reason)
         case RefusalCause.FILTER_REQUIRED:

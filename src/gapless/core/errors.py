@@ -12,6 +12,7 @@
     ├── RefusedError              the broker refused a request, with a reason
     │   ├── WrongBrokerError      another broker has it; has .broker
     │   ├── FencedError           a newer connection has it
+    │   ├── NotAuthorisedError    it needs an operator token
     │   ├── SlowConsumerError     a subscription that is not durable fell behind
     │   └── UnavailableError      not possible now; try again later
     │       └── HostUnknownError  a broker that may host a subscription is silent; has .silent
@@ -64,6 +65,7 @@ __all__ = [
     "HostUnknownError",
     "IndexBusyError",
     "NewerFormatError",
+    "NotAuthorisedError",
     "OutcomeUnknownError",
     "PositionError",
     "ProtocolError",
@@ -166,6 +168,10 @@ class WrongBrokerError(RefusedError):
 
 class FencedError(RefusedError):
     """A newer connection has the durable subscription or the publisher name."""
+
+
+class NotAuthorisedError(RefusedError):
+    """The request needs an operator token, and the client has another one."""
 
 
 class SlowConsumerError(RefusedError):

@@ -82,6 +82,8 @@ class RefusalCause(IntEnum):
     """No durable subscription of that name exists, and the request has no filter to create one."""
     HOST_UNKNOWN = 6
     """Some broker that may host the durable subscription did not answer. Retry later."""
+    NOT_AUTHORISED = 8
+    """The request needs an operator token, and the client has another one."""
 
 
 # --- publishing ---------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import asyncio
 from gapless.core.context import Identity
 from gapless.core.errors import ProtocolError, shortened
 from gapless.core.parameters import Parameters
-from gapless.runtime.authentication import AuthenticationDenial, Authenticator
+from gapless.runtime.authentication import AuthenticationDenial, Authenticator, ClientIdentity
 from gapless.runtime.clients import ClientSessions
 from gapless.runtime.connection import FramedConnection, TrafficCounters
 from gapless.runtime.links import BrokerLinks
@@ -137,17 +137,17 @@ class Acceptor:
     def _accept_client(
         self, connection: FramedConnection, handshake: Connect, version: int
     ) -> None:
-        principal = (
-            ""
+        identity = (
+            ClientIdentity()
             if self._authenticator is None
             else self._authenticator.authenticate_client(handshake.token)
         )
-        if isinstance(principal, AuthenticationDenial):
-            self.refuse(connection, principal.code, principal.reason)
+        if isinstance(identity, AuthenticationDenial):
+            self.refuse(connection, identity.code, identity.reason)
             return
         name = self._clients.new_name(handshake.name)
         self._send_connected(connection, version, name)
-        self._clients.accept(name, connection, principal)
+        self._clients.accept(name, connection, identity)
 
     def _accept_broker(
         self, connection: FramedConnection, handshake: Connect, version: int

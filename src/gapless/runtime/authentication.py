@@ -5,7 +5,8 @@ secret that they share. Both files are checked for changes at every connection a
 a change. While a file cannot be read, new connections are refused, because its former content may
 have been revoked. Open connections continue.
 
-Only connections are authenticated. Rights of principals are not checked yet.
+Only connections are authenticated. Of rights there is one, that of an operator token
+(:mod:`.operator_requests`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from gapless.runtime.logs import StructuredLog
 from gapless.runtime.principals import TokenEntry, entry_of, load_tokens
 from gapless.wire import DisconnectReason, digest_of, read_tokens
 
-__all__ = ["AccessOptions", "AuthenticationDenial", "Authenticator"]
+__all__ = ["AccessOptions", "AuthenticationDenial", "Authenticator", "ClientIdentity"]
 
 _HOW: Final = "token=, token_file=, GAPLESS_TOKEN_FILE or --token-file"
 
@@ -51,6 +52,13 @@ class AuthenticationDenial(msgspec.Struct, frozen=True):
 
     code: DisconnectReason
     reason: str
+
+
+class ClientIdentity(msgspec.Struct, frozen=True):
+    """What a broker knows of an accepted client. Where no token is required all are operators."""
+
+    principal: str = ""
+    is_operator: bool = True
 
 
 class _CachedFile(Generic[T]):
@@ -118,10 +126,10 @@ class Authenticator:
         secrets = None if self._secrets is None else self._secrets.now()
         return secrets[0] if secrets else ""
 
-    def authenticate_client(self, token: str) -> str | AuthenticationDenial:
-        """Return the principal of a client, or the refusal."""
+    def authenticate_client(self, token: str) -> ClientIdentity | AuthenticationDenial:
+        """Return the identity of a client, or the refusal."""
         if self._tokens is None:
-            return ""
+            return ClientIdentity()
         entries = self._tokens.now()
         if entries is None:
             return _unavailable()
@@ -139,7 +147,7 @@ class Authenticator:
             return _denied(
                 f"your token expired at {when}: have a new one made for {entry.principal}"
             )
-        return entry.principal
+        return ClientIdentity(entry.principal, entry.operator)
 
     def authenticate_broker(self, token: str) -> AuthenticationDenial | None:
         """Return why a connection is not accepted as a broker of the overlay, or None."""

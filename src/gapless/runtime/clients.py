@@ -37,9 +37,11 @@ from gapless.messages.clients import Delivery, Publish, Published, Refused
 from gapless.messages.staging import StageChunk
 from gapless.messages.streams import Publication
 from gapless.packed.encode import cached_encoding
+from gapless.runtime.authentication import ClientIdentity
 from gapless.runtime.connection import FramedConnection, TrafficCounters
 from gapless.runtime.filters import FilterPreparation
 from gapless.runtime.logs import StructuredLog
+from gapless.runtime.operator_requests import refusal_of
 from gapless.wire import (
     CLIENT_NOTICES,
     CLIENT_REQUESTS,
@@ -93,6 +95,7 @@ class ClientSession:
 
     __slots__ = (
         "_clients",
+        "_identity",
         "_idle_checks",
         "_prepares",
         "_published",
@@ -104,8 +107,15 @@ class ClientSession:
         "traffic",
     )
 
-    def __init__(self, clients: ClientSessions, name: str, connection: FramedConnection) -> None:
+    def __init__(
+        self,
+        clients: ClientSessions,
+        name: str,
+        connection: FramedConnection,
+        identity: ClientIdentity,
+    ) -> None:
         self._clients = clients
+        self._identity = identity
         self._stalled: asyncio.TimerHandle | None = None
         self._published: list[MachineEvent] = []
         """Publications of the current read."""
@@ -126,7 +136,7 @@ class ClientSession:
         try:
             request = CLIENT_REQUESTS.decode(body)
         except ProtocolError as error:
-            self._refuse(body, error)
+            self._refuse_malformed(body, error)
             return
         kind = type(request)
         if kind is Publish:
@@ -139,8 +149,10 @@ class ClientSession:
         if kind is Disconnect:
             self.connection.abort()
         elif kind is not KeepAlive:
-            texts = self._clients.filters.texts_of(request)
-            if texts:
+            refusal = refusal_of(request, self._identity)
+            if refusal is not None:
+                self._refuse(refusal)
+            elif texts := self._clients.filters.texts_of(request):
                 self._prepares = True
                 self.connection.pause_reading()
                 self._clients.filters.prepare(
@@ -163,13 +175,17 @@ class ClientSession:
             self._clients.audit.client_requested(self.name, request)
         self._clients.handle(ClientRequest(self.name, request))
 
-    def _refuse(self, body: Body, error: ProtocolError) -> None:
+    def _refuse_malformed(self, body: Body, error: ProtocolError) -> None:
         """Refuse a request with a wrong field; raise if the body is no request with a number."""
         number = request_number(body)
         if number is None:
             raise error
         self.taken()
-        self.connection.send(CLIENT_NOTICES.encode(Refused(number, str(error))))
+        self._refuse(Refused(number, str(error)))
+
+    def _refuse(self, refusal: Refused) -> None:
+        """Refuse a request of which the machine does not know."""
+        self.connection.send(CLIENT_NOTICES.encode(refusal))
         self.connection.flush()
 
     def taken(self) -> None:
@@ -280,9 +296,10 @@ class ClientSessions:
         shown = "".join(each for each in called[:SHOWN_CLIENT_NAME_MAX] if each.isprintable())
         return f"{shown or 'client'}.{self._made}"
 
-    def accept(self, name: str, connection: FramedConnection, principal: str = "") -> None:
-        """Take a connection after its handshake; ``principal`` is empty if no token is required."""
-        session = ClientSession(self, name, connection)
+    def accept(self, name: str, connection: FramedConnection, identity: ClientIdentity) -> None:
+        """Take a connection after its handshake."""
+        principal = identity.principal
+        session = ClientSession(self, name, connection, identity)
         connection.hand_to(session)
         self._sessions[name] = session
         if self.audit is not None:

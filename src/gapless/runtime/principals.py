@@ -6,6 +6,7 @@ A file in TOML, which ``gapless token`` writes and brokers read::
     principal = "alice"
     sha256 = "…"  # of the token, in 64 hexadecimal digits; the token itself is not stored
     expires = 2027-01-31T00:00:00Z  # optional
+    operator = true  # optional; for the requests of :mod:`.operator_requests`
 
 A principal may have several tokens: a new one is added before the old one is removed.
 """
@@ -54,6 +55,7 @@ class TokenEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     principal: str
     sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
     expires: dt.datetime | None = None
+    operator: bool = False
 
     def __post_init__(self) -> None:
         """Refuse an invalid name, and an expiry without a time zone."""
@@ -160,6 +162,8 @@ def _block(entry: TokenEntry) -> str:
     lines = ["[[tokens]]", f"principal = {name}", f'sha256 = "{entry.sha256}"']
     if entry.expires is not None:
         lines.append(f"expires = {entry.expires.isoformat()}")
+    if entry.operator:
+        lines.append("operator = true")
     return "\n".join(lines) + "\n"
 
 
