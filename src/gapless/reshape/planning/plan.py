@@ -1,0 +1,173 @@
+"""The planner: from the present tree of cells to a wanted one, by APPEND, SHIFT and DETACH.
+
+A plan appends the new cells, shifts edges until the wanted tree is there on all cells, and detaches the
+cells that leave. It takes the SHIFT that lowers the potential most; if none lowers it, an exchange.
+It ends: no step moves an edge of the target, a SHIFT lowers the potential, and an exchange lowers the
+number of missing edges. Trees of few cells get a shortest plan.
+
+Every tree on the way keeps the bounds. If no step keeps them, the planner relaxes the bound that is
+exceeded least, and the plan says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import cached_property
+from typing import Final
+
+import msgspec
+
+from gapless.core.errors import UsageError
+from gapless.core.ids import CellId
+from gapless.reshape.planning.baseline import baseline_plan
+from gapless.reshape.planning.bounds import (
+    NO_EXCESS,
+    BoundExcess,
+    PairBound,
+    PlanBounds,
+    bounds_between,
+)
+from gapless.reshape.planning.cuts import Cuts
+from gapless.reshape.planning.exact import shortest_plan
+from gapless.reshape.planning.exchange import best_exchange
+from gapless.reshape.planning.keep import check_keep
+from gapless.reshape.planning.lower_bound import least_operations
+from gapless.reshape.planning.shifts import best_shift, target_paths
+from gapless.reshape.planning.steps import PlanStep, trees_after
+from gapless.reshape.planning.target import appends, detaches, target_on_all
+from gapless.reshape.planning.trees import CellTree
+
+__all__ = ["TreePlan", "plan_between"]
+
+EXACT_CELLS: Final = 7
+"""The default of ``plan_exact_cells``: the search of so many cells takes a fraction of a second."""
+
+
+class TreePlan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """The operations from one tree to another, and what an operator reads before they run."""
+
+    present: CellTree
+    wanted: CellTree
+    steps: tuple[PlanStep, ...]
+    is_shortest: bool
+    """Whether no plan within the bounds is shorter."""
+    lower_bound: int
+    """LB: no plan has fewer steps, within any bounds."""
+    asked: PlanBounds
+    """The bounds that were given, or their defaults."""
+    kept: PlanBounds
+    """The bounds that every tree keeps: those that were asked for, or relaxed ones."""
+    baseline_length: int
+    """The length of the plan of HA's proof."""
+
+    @cached_property
+    def trees(self) -> tuple[CellTree, ...]:
+        """The tree after each step."""
+        return tuple(trees_after(self.present, self.steps))
+
+    @property
+    def peak_degree(self) -> int:
+        """The greatest degree of a tree, from the present one to the wanted one."""
+        return max(each.degree for each in (self.present, *self.trees))
+
+    @property
+    def peak_diameter(self) -> int:
+        """The greatest diameter of a tree, from the present one to the wanted one."""
+        return max(each.diameter for each in (self.present, *self.trees))
+
+    @property
+    def is_relaxed(self) -> bool:
+        """Whether the plan needs more than the bounds that were asked for."""
+        return self.asked != self.kept
+
+
+def plan_between(
+    present: CellTree,
+    wanted: CellTree,
+    *,
+    degree: int | None = None,
+    diameter: int | None = None,
+    pairs: Sequence[PairBound] = (),
+    keep: Collection[CellId] = (),
+    exact_cells: int = EXACT_CELLS,
+) -> TreePlan:
+    """Return a plan from one tree to another; raise UsageError if the input allows none.
+
+    The default degree bound is two above the greater degree of the two trees, the default diameter
+    bound one and a half times the greater diameter. Cells of ``keep`` keep all their edges.
+    """
+    check_keep(present, wanted, keep)
+    asked = bounds_between(present, wanted, degree=degree, diameter=diameter, pairs=tuple(pairs))
+    kept_cells = frozenset(keep)
+    is_small = len({*present, *wanted}) <= exact_cells
+    plan = _exact if is_small else _greedy
+    steps, kept = plan(present, wanted, asked, kept_cells)
+    *_, last = present, *trees_after(present, steps)
+    assert last == wanted, "a plan ends at the wanted tree"
+    return TreePlan(
+        present=present,
+        wanted=wanted,
+        steps=tuple(steps),
+        is_shortest=is_small,
+        lower_bound=least_operations(present, wanted),
+        asked=asked,
+        kept=kept,
+        baseline_length=len(baseline_plan(present, wanted)),
+    )
+
+
+def _exact(
+    present: CellTree, wanted: CellTree, bounds: PlanBounds, keep: frozenset[CellId]
+) -> tuple[list[PlanStep], PlanBounds]:
+    """Return a shortest plan; the degree bound is relaxed before the diameter bound."""
+    most = len({*present, *wanted}) - 1
+    while (found := shortest_plan(present, wanted, bounds, keep)) is None:
+        if bounds.degree < most:
+            bounds = bounds.relaxed(BoundExcess(0, 1, 0))
+        elif bounds.diameter < most:
+            bounds = bounds.relaxed(BoundExcess(0, 0, 1))
+        else:
+            raise _no_plan(bounds)
+    return found, bounds
+
+
+def _greedy(
+    present: CellTree, wanted: CellTree, bounds: PlanBounds, keep: frozenset[CellId]
+) -> tuple[list[PlanStep], PlanBounds]:
+    """Return a plan of the three parts: appends, shifts, detaches."""
+    steps = appends(present, wanted, bounds, keep)
+    *_, tree = present, *trees_after(present, steps)
+    target = target_on_all(tree, wanted)
+    for each in (tree, target):
+        bounds = _relaxed(bounds, bounds.excess(each))
+    while tree != target:
+        made, bounds = _next_shifts(tree, target, bounds, keep)
+        *_, tree = trees_after(tree, made)
+        steps += made
+    return steps + detaches(tree, wanted), bounds
+
+
+def _next_shifts(
+    tree: CellTree, target: CellTree, bounds: PlanBounds, keep: frozenset[CellId]
+) -> tuple[list[PlanStep], PlanBounds]:
+    """Return one SHIFT, or those of an exchange, and the bounds that they keep."""
+    paths = target_paths(tree, target)
+    cuts = Cuts(tree, bounds)
+    single = best_shift(target, paths, cuts, keep)
+    if single is not None:
+        return [single], bounds
+    exchange, excess = best_exchange(target, paths, cuts)
+    return exchange, _relaxed(bounds, excess)
+
+
+def _relaxed(bounds: PlanBounds, excess: BoundExcess) -> PlanBounds:
+    if excess.pairs:
+        raise _no_plan(bounds)
+    return bounds if excess == NO_EXCESS else bounds.relaxed(excess)
+
+
+def _no_plan(bounds: PlanBounds) -> UsageError:
+    pairs = ", ".join(f"{each.cell} and {each.other} {each.distance}" for each in bounds.pairs)
+    return UsageError(
+        f"no plan was found that keeps these cells so near to each other: {pairs}; allow more"
+    )
