@@ -14,7 +14,7 @@ from gapless.core.errors import UsageError, shortened
 from gapless.core.ids import CellId
 from gapless.reshape.planning.trees import CellTree
 
-__all__ = ["BoundExcess", "NO_EXCESS", "PairBound", "PlanBounds", "bounds_between"]
+__all__ = ["NO_EXCESS", "BoundExcess", "PairBound", "PlanBounds", "bounds_between"]
 
 DEGREE_ROOM = 2
 """How many neighbours a cell may have on the way above those that it has before or after."""
@@ -102,8 +102,9 @@ def bounds_between(
 def _check_pair(pair: PairBound, present: CellTree, wanted: CellTree) -> None:
     for each in (pair.cell, pair.other):
         if each not in present and each not in wanted:
-            raise UsageError(f"the bound on a pair names {shortened(str(each))}, which is no cell "
-                             "of either tree")
+            raise UsageError(
+                f"the bound on a pair names {shortened(str(each))}, which is no cell of either tree"
+            )
     for name, tree in (("present", present), ("wanted", wanted)):
         if pair.cell in tree and pair.other in tree:
             distance = len(tree.path(pair.cell, pair.other)) - 1

@@ -7,6 +7,7 @@ such a plan does too.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import pairwise
 
 from gapless.core.errors import UsageError, shortened
 from gapless.core.ids import CellId
@@ -28,9 +29,11 @@ def move(tree: CellTree, moved: CellId, old: CellId, new: CellId) -> list[PlanSt
         raise UsageError(f"MOVE needs two neighbours: {moved} and {old} are none")
     path = tree.path(old, new)
     if moved in path:
-        raise UsageError(f"MOVE({moved}, {old}, {new}): {new} is behind {moved}, so it cannot be "
-                         "its new neighbour")
-    return [shift(moved, *each) for each in zip(path, path[1:], strict=False)]
+        raise UsageError(
+            f"MOVE({moved}, {old}, {new}): {new} is behind {moved}, so it cannot be "
+            "its new neighbour"
+        )
+    return [shift(moved, *each) for each in pairwise(path)]
 
 
 def sequester(tree: CellTree, cell: CellId, neighbour: CellId) -> list[PlanStep]:
@@ -79,9 +82,9 @@ def slides(path: Sequence[CellId], number: int) -> list[PlanStep]:
     ['SHIFT(b, c, d)', 'SHIFT(d, b, a)']
     """
     near, last = path[number], path[-1]
-    far_end = [shift(near, *each) for each in zip(path[number + 1 :], path[number + 2 :], strict=False)]
+    far_end = [shift(near, *each) for each in pairwise(path[number + 1 :])]
     back = path[number::-1]
-    near_end = [shift(last, *each) for each in zip(back, back[1:], strict=False)]
+    near_end = [shift(last, *each) for each in pairwise(back)]
     return [*far_end, *near_end]
 
 
@@ -92,7 +95,7 @@ def _connected(
     path = tree.path(other, cell)
     free = [
         (tree_edge(*ends), number)
-        for number, ends in enumerate(zip(path, path[1:], strict=False))
+        for number, ends in enumerate(pairwise(path))
         if tree_edge(*ends) not in kept
     ]
     return slides(path, min(free)[1])

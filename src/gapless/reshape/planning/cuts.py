@@ -87,9 +87,7 @@ class _Sides:
         return from_end
 
 
-def _distances(
-    tree: CellTree, root: CellId, without: tuple[CellId, CellId]
-) -> dict[CellId, int]:
+def _distances(tree: CellTree, root: CellId, without: tuple[CellId, CellId]) -> dict[CellId, int]:
     """Return the distances from a cell to all that it reaches without crossing one edge."""
     found = {root: 0}
     for cell in (order := [root]):

@@ -9,7 +9,7 @@ each pair of cells.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from itertools import combinations
+from itertools import combinations, pairwise
 
 from gapless.core.ids import CellId
 from gapless.reshape.planning.bounds import NO_EXCESS, PlanBounds
@@ -34,9 +34,7 @@ def shortest_plan(
 class _Search:
     """The trees on some cells, as numbers."""
 
-    def __init__(
-        self, cells: list[CellId], bounds: PlanBounds, keep: Collection[CellId]
-    ) -> None:
+    def __init__(self, cells: list[CellId], bounds: PlanBounds, keep: Collection[CellId]) -> None:
         self._cells = cells
         self._bounds = bounds
         self._kept = {number for number, cell in enumerate(cells) if cell in keep}
@@ -77,9 +75,7 @@ class _Search:
 
     # --- the search -----------------------------------------------------------------------------
 
-    def path(
-        self, starts: set[int], ends: set[int]
-    ) -> tuple[int, list[PlanStep], int] | None:
+    def path(self, starts: set[int], ends: set[int]) -> tuple[int, list[PlanStep], int] | None:
         """Return the first tree, the SHIFTs and the last tree of a shortest way, or None."""
         before = {number: number for number in sorted(starts)}
         after = {number: number for number in sorted(ends)}
@@ -108,7 +104,7 @@ class _Search:
             numbers.insert(0, before[numbers[0]])
         while after[numbers[-1]] != numbers[-1]:
             numbers.append(after[numbers[-1]])
-        steps = [self._step(*each) for each in zip(numbers, numbers[1:], strict=False)]
+        steps = [self._step(*each) for each in pairwise(numbers)]
         return numbers[0], steps, numbers[-1]
 
     def _shifted(self, number: int) -> Iterator[int]:

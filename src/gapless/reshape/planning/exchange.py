@@ -7,6 +7,7 @@ lies on the path between the cells of a missing edge. Its ends slide along the p
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from gapless.core.ids import CellId
 from gapless.reshape.planning.bounds import NO_EXCESS, BoundExcess
@@ -31,11 +32,13 @@ def best_exchange(
         if best is not None and best[:2] < (NO_EXCESS, len(path)):
             break  # the paths that follow are longer
         for way in (path, path[::-1]):
-            for number, (near, far) in enumerate(zip(way, way[1:], strict=False)):
+            for number, (near, far) in enumerate(pairwise(way)):
                 if not target.has_edge(near, far):
                     found = max(_excesses(way, number, cuts), default=NO_EXCESS)
-                    best = min(best or (found, len(way), tuple(way), number),
-                               (found, len(way), tuple(way), number))
+                    best = min(
+                        best or (found, len(way), tuple(way), number),
+                        (found, len(way), tuple(way), number),
+                    )
     assert best is not None, "a tree that is not the target has no path of a missing edge"
     excess, _, chosen, number = best
     return slides(chosen, number), excess

@@ -20,7 +20,9 @@ def check_keep(present: CellTree, wanted: CellTree, keep: Collection[CellId]) ->
     for cell in sorted(keep):
         for name, tree in (("present", present), ("wanted", wanted)):
             if cell not in tree:
-                raise UsageError(f"keep names {shortened(cell)}, which is no cell of the {name} tree")
+                raise UsageError(
+                    f"keep names {shortened(cell)}, which is no cell of the {name} tree"
+                )
         if present.neighbours(cell) != wanted.neighbours(cell):
             raise UsageError(
                 f"keep names {cell}, whose neighbours change: {_shown(present, cell)} now, "

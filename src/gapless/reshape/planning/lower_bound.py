@@ -30,9 +30,7 @@ def least_operations(present: CellTree, wanted: CellTree) -> int:
     return new + leaving + max(missing - new, apart, 0)
 
 
-def _nearest_common(
-    present: CellTree, wanted: CellTree, cell: CellId
-) -> list[tuple[CellId, int]]:
+def _nearest_common(present: CellTree, wanted: CellTree, cell: CellId) -> list[tuple[CellId, int]]:
     """Return the cells of both trees that a cell reaches in the wanted tree over new cells only."""
     found = {cell: 0}
     for each in (order := [cell]):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import cached_property
+from itertools import product
 from typing import Final
 
 import msgspec
@@ -119,16 +120,15 @@ def plan_between(
 def _exact(
     present: CellTree, wanted: CellTree, bounds: PlanBounds, keep: frozenset[CellId]
 ) -> tuple[list[PlanStep], PlanBounds]:
-    """Return a shortest plan; the degree bound is relaxed before the diameter bound."""
-    most = len({*present, *wanted}) - 1
-    while (found := shortest_plan(present, wanted, bounds, keep)) is None:
-        if bounds.degree < most:
-            bounds = bounds.relaxed(BoundExcess(0, 1, 0))
-        elif bounds.diameter < most:
-            bounds = bounds.relaxed(BoundExcess(0, 0, 1))
-        else:
-            raise _no_plan(bounds)
-    return found, bounds
+    """Return a shortest plan within the bounds, or within bounds relaxed as little as possible."""
+    most = range(len({*present, *wanted}))
+    ways = sorted(product(most, most), key=lambda each: (sum(each), each[1]))
+    for degree, diameter in ways:
+        relaxed = bounds.relaxed(BoundExcess(0, degree, diameter))
+        found = shortest_plan(present, wanted, relaxed, keep)
+        if found is not None:
+            return found, relaxed
+    raise _no_plan(bounds)
 
 
 def _greedy(

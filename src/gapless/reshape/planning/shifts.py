@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 
 from gapless.core.ids import CellId
 from gapless.reshape.planning.bounds import NO_EXCESS
@@ -53,7 +54,9 @@ def _path(
     return (*up, *reversed(down[:-1]))
 
 
-def potential_changes(paths: Iterable[Sequence[CellId]]) -> dict[tuple[CellId, CellId, CellId], int]:
+def potential_changes(
+    paths: Iterable[Sequence[CellId]],
+) -> dict[tuple[CellId, CellId, CellId], int]:
     """Return by how much Φ changes with each SHIFT along the paths of the missing edges.
 
     A SHIFT(i, j, k) of an edge that the target does not have, along no such path, does not lower Φ.
@@ -61,7 +64,7 @@ def potential_changes(paths: Iterable[Sequence[CellId]]) -> dict[tuple[CellId, C
     crossing: Counter[TreeEdge] = Counter()
     passing: Counter[tuple[CellId, CellId, CellId]] = Counter()
     for path in paths:
-        for edge in zip(path, path[1:], strict=False):
+        for edge in pairwise(path):
             crossing[tree_edge(*edge)] += 1
         for i, j, k in zip(path, path[1:], path[2:], strict=False):
             passing[i, j, k] += 1

@@ -83,7 +83,9 @@ def _parts(tree: CellTree, cells: Collection[CellId]) -> list[list[CellId]]:
             part = [cell]
             seen.add(cell)
             for each in part:
-                beyond = [near for near in tree.neighbours(each) if near in cells and near not in seen]
+                beyond = [
+                    near for near in tree.neighbours(each) if near in cells and near not in seen
+                ]
                 part += beyond
                 seen.update(beyond)
             found.append(part)
@@ -108,5 +110,3 @@ def _roomiest(
             return each
         worst.append((excess, number))
     return order[min(worst)[1]]
-
-

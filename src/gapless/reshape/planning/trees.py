@@ -50,11 +50,15 @@ class CellTree:
         for cell, other in edges:
             for each in (cell, other):
                 if each not in found:
-                    raise UsageError(f"the edge {_shown(cell)} - {_shown(other)} names "
-                                     f"{_shown(each)}, which is no cell of the tree")
+                    raise UsageError(
+                        f"the edge {_shown(cell)} - {_shown(other)} names "
+                        f"{_shown(each)}, which is no cell of the tree"
+                    )
             if cell == other or other in found[cell]:
-                raise UsageError(f"the edge {_shown(cell)} - {_shown(other)} is no edge between "
-                                 "two cells, or is listed twice")
+                raise UsageError(
+                    f"the edge {_shown(cell)} - {_shown(other)} is no edge between "
+                    "two cells, or is listed twice"
+                )
             found[cell].add(other)
             found[other].add(cell)
             count += 1
@@ -171,20 +175,23 @@ class CellTree:
         """Return the tree after APPEND(i, j): the new cell i is a neighbour of j."""
         self._check_cells("APPEND", neighbour)
         if cell in self:
-            raise UsageError(f"APPEND({_shown(cell)}, {_shown(neighbour)}): the tree has the cell "
-                             f"{_shown(cell)} already; name a new one")
+            raise UsageError(
+                f"APPEND({_shown(cell)}, {_shown(neighbour)}): the tree has the cell "
+                f"{_shown(cell)} already; name a new one"
+            )
         return self._with({cell: (neighbour,), neighbour: self._joined(neighbour, cell)})
 
     def detached(self, cell: CellId) -> CellTree:
         """Return the tree after DETACH(i): the outer cell i is gone."""
         self._check_cells("DETACH", cell)
         if self.degree_of(cell) != 1:
-            raise UsageError(f"DETACH({_shown(cell)}) needs a cell with one neighbour; "
-                             f"{_shown(cell)} has {self.degree_of(cell)}")
+            raise UsageError(
+                f"DETACH({_shown(cell)}) needs a cell with one neighbour; "
+                f"{_shown(cell)} has {self.degree_of(cell)}"
+            )
         (neighbour,) = self._neighbours[cell]
-        changed = self._with({neighbour: self._left(neighbour, cell)})
-        del changed._neighbours[cell]
-        return changed
+        left = {each: near for each, near in self._neighbours.items() if each != cell}
+        return CellTree({**left, neighbour: self._left(neighbour, cell)})
 
     def shifted(self, moved: CellId, old: CellId, new: CellId) -> CellTree:
         """Return the tree after SHIFT(i, j, k): the edge between i and j is one between i and k."""
