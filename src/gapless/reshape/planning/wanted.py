@@ -1,4 +1,4 @@
-"""The wanted tree, from the cells that an operator names or from a shape such as ``star:9``.
+"""Where the planner's two trees come from: records of cells, names, or a shape such as ``star:9``.
 
 A file names its cells. A cell that an APPEND has made is called NAME#broker.counter, and the file may call
 it NAME while one present cell has that name.
@@ -11,16 +11,37 @@ the one with the least distances to go, then the first.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gapless.core.errors import UsageError, shortened
 from gapless.core.ids import CellId
 from gapless.core.natural_order import natural_key
+from gapless.messages.overlay import CellRecord
 from gapless.reshape.planning.shifts import target_paths
 from gapless.reshape.planning.trees import CellTree
 
-__all__ = ["named_tree", "shaped_tree"]
+__all__ = ["named_tree", "recorded_tree", "shaped_tree"]
 
 ID_MARK = "#"
 """Stands between the name that was asked for and the operation that appended the cell."""
+
+
+def recorded_tree(records: Iterable[CellRecord]) -> CellTree:
+    """Return the tree of the live edges of some records, one of each cell (RS-2).
+
+    While an operation is under way its participants may have different records. Then the live edges
+    may form no tree, and UsageError is raised.
+    """
+    by_name = {each.name: each for each in records}
+    edges = [
+        (cell.name, edge.cell)
+        for cell in by_name.values()
+        for edge in cell.edges
+        if cell.name < edge.cell
+        and edge.cell in by_name
+        and by_name[edge.cell].epoch(cell.name) == edge.epoch
+    ]
+    return CellTree.of(by_name, edges)
 
 
 def named_tree(wanted: CellTree, present: CellTree) -> CellTree:

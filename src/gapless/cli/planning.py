@@ -1,0 +1,201 @@
+"""``gapless topo plan``: the operations that lead from one tree of cells to another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gapless.cli.options import AsJson, settle
+from gapless.cli.output import (
+    console,
+    counted,
+    facts,
+    listing,
+    plain,
+    print_json,
+    print_listing,
+    print_note,
+    records,
+)
+from gapless.cli.tree_svg import svg_of_tree
+from gapless.cli.tree_text import drawn_tree
+from gapless.core.errors import UsageError, shortened
+from gapless.reshape.planning.bounds import PairBound
+from gapless.reshape.planning.plan import TreePlan, plan_between
+from gapless.reshape.planning.steps import PlanStep, StepKind
+from gapless.reshape.planning.trees import CellTree
+from gapless.reshape.planning.wanted import named_tree, recorded_tree, shaped_tree
+from gapless.runtime.overlay_config import generate, is_overlay_file, load_overlay, overlay_of
+
+__all__ = ["plan", "plan_document", "show_plan", "wanted_tree"]
+
+
+def plan(
+    context: typer.Context,
+    tree: Annotated[
+        str,
+        typer.Argument(metavar="TREE", help="The wanted tree: a .toml file, or line:3, star:5, …"),
+    ],
+    *,
+    present: Annotated[
+        str,
+        typer.Option("--from", metavar="TREE", help="The present tree, in the same form."),
+    ],
+    degree: Annotated[
+        int | None,
+        typer.Option(min=1, help="How many neighbours a cell may have on the way."),
+    ] = None,
+    diameter: Annotated[
+        int | None,
+        typer.Option(min=1, help="How far two cells may be apart on the way."),
+    ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CELL", help="A cell whose edges must not change. Repeatable."),
+    ] = None,
+    near: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CELL,CELL,N", help="Two cells that stay at most N edges apart. Repeatable."
+        ),
+    ] = None,
+    svg: Annotated[
+        Path | None,
+        typer.Option(metavar="DIRECTORY", help="Write a drawing of the tree after each step."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the operations that change one tree of cells to another, and change nothing.
+
+    A shape such as star:5 takes the present cells in their order; the centre is chosen so that the
+    plan is short. A file names cells: new ones are appended, missing ones are detached.
+    """
+    settle(context, as_json=as_json)
+    now = recorded_tree(overlay_of(present).topology.cells)
+    found = plan_between(
+        now,
+        wanted_tree(tree, now),
+        degree=degree,
+        diameter=diameter,
+        pairs=[_pair(each) for each in near or ()],
+        keep=keep or (),
+    )
+    if as_json:
+        print_json(plan_document(found))
+    else:
+        show_plan(found)
+    if svg is not None:
+        write_drawings(found, svg)
+        print_note(f"written: {counted(len(found.steps) + 1, 'drawing')} to {svg}")
+
+
+def wanted_tree(text: str, present: CellTree) -> CellTree:
+    """Return the wanted tree that a file or a shape describes."""
+    if is_overlay_file(text):
+        return named_tree(recorded_tree(load_overlay(Path(text)).topology.cells), present)
+    return shaped_tree(recorded_tree(generate(text).topology.cells), present)
+
+
+def _pair(text: str) -> PairBound:
+    cell, _, rest = text.partition(",")
+    other, _, distance = rest.partition(",")
+    if not distance.isascii() or not distance.isdigit() or len(distance) > 4:
+        raise UsageError(
+            f"{shortened(text)!r} is no bound on two cells: write CELL,CELL,N, such as c1,c4,3"
+        )
+    return PairBound(cell, other, int(distance))
+
+
+# --- the output ---------------------------------------------------------------------------------
+
+
+def plan_document(found: TreePlan) -> dict[str, Any]:
+    """Return a plan as a JSON document."""
+    return {
+        "steps": [
+            {**records(step), "degree": tree.degree, "diameter": tree.diameter}
+            for step, tree in zip(found.steps, found.trees, strict=True)
+        ],
+        "lower_bound": found.lower_bound,
+        "is_shortest": found.is_shortest,
+        "baseline_length": found.baseline_length,
+        "peak_degree": found.peak_degree,
+        "peak_diameter": found.peak_diameter,
+        "is_relaxed": found.is_relaxed,
+        "asked": records(found.asked),
+        "kept": records(found.kept),
+        "present": _tree_document(found.present),
+        "wanted": _tree_document(found.wanted),
+    }
+
+
+def _tree_document(tree: CellTree) -> dict[str, Any]:
+    return {"cells": [*tree], "edges": [[*edge] for edge in tree.edges]}
+
+
+def show_plan(found: TreePlan) -> None:
+    """Print a plan: what it costs, its steps, and the tree before and after it."""
+    out = console()
+    if found.steps:
+        out.print(facts(_costs(found)))
+        out.print()
+        print_listing("", "operation", "what it does", "degree", "diameter", rows=_rows(found))
+    else:
+        out.print("the present tree is the wanted one")
+    titles = (("now", found.present), ("wanted", found.wanted))
+    for title, tree in titles if found.steps else titles[:1]:
+        out.print()
+        out.print(listing(title, rows=[[line] for line in drawn_tree(tree)]))
+
+
+def _costs(found: TreePlan) -> list[tuple[str, str]]:
+    kinds = [each.kind for each in found.steps]
+    each_kind = ", ".join(
+        counted(kinds.count(kind), kind.name) for kind in StepKind if kind in kinds
+    )
+    shortest = found.is_shortest or len(found.steps) == found.lower_bound
+    return [
+        ("plan", f"{counted(len(found.steps), 'step')}: {each_kind}"),
+        ("lower bound", f"{found.lower_bound:,}{'; no plan is shorter' if shortest else ''}"),
+        ("by HA's proof", counted(found.baseline_length, "step")),
+        ("peak degree", _peak(found.peak_degree, found.asked.degree, found.kept.degree)),
+        ("peak diameter", _peak(found.peak_diameter, found.asked.diameter, found.kept.diameter)),
+    ]
+
+
+def _peak(peak: int, asked: int, kept: int) -> str:
+    if kept > asked:
+        return f"{peak:,}: the bound of {asked:,} had to be relaxed to {kept:,}"
+    return f"{peak:,} of at most {asked:,}"
+
+
+def _rows(found: TreePlan) -> Sequence[Sequence[str]]:
+    return [
+        (str(number), str(step), _meaning(step), str(tree.degree), str(tree.diameter))
+        for number, (step, tree) in enumerate(zip(found.steps, found.trees, strict=True), start=1)
+    ]
+
+
+def _meaning(step: PlanStep) -> str:
+    match step.kind:
+        case StepKind.APPEND:
+            return "{} becomes a neighbour of {}".format(*step.cells)
+        case StepKind.DETACH:
+            return "{} leaves the tree".format(*step.cells)
+        case StepKind.SHIFT:
+            return "{} leaves {} for {}".format(*step.cells)
+
+
+def write_drawings(found: TreePlan, directory: Path) -> None:
+    """Write an SVG file for the tree before the plan and for that after each step."""
+    directory.mkdir(parents=True, exist_ok=True)
+    centre = next((each for each in (found.wanted.centre,) if each in found.present), None)
+    before: set[tuple[str, str]] = set(found.present.edges)
+    for number, tree in enumerate((found.present, *found.trees)):
+        edges = set(tree.edges)
+        drawing = svg_of_tree(tree, edges=edges - before, centre=centre)
+        (directory / f"step-{number:03}.svg").write_text(drawing, encoding="utf-8")
+        before = edges
