@@ -85,7 +85,7 @@ def test_the_text_has_a_table_and_drawings_of_both_trees(
 def test_a_relaxed_bound_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "wanted.toml"
     file.write_text(
-        'edges = [["c2", "c1"], ["c1", "c4"], ["c4", "c3"]]\n'
+        'edges = [["c3", "c2"], ["c2", "c1"], ["c1", "c4"]]\n'
         '[cells]\nc1 = ["b1"]\nc2 = ["b2"]\nc3 = ["b3"]\nc4 = ["b4"]\n'
     )
     arguments = ["topo", "plan", str(file), "--from", "line:4", "--degree", "2"]

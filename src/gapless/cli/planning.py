@@ -14,7 +14,6 @@ from gapless.cli.output import (
     counted,
     facts,
     listing,
-    plain,
     print_json,
     print_listing,
     print_note,

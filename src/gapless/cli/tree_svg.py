@@ -55,16 +55,9 @@ def svg_of_tree(
         end = ' text-anchor="end"' if x < size / 2 - 1 else ""
         beside = -RADIUS - 4 if end else RADIUS + 4
         lines.append(f'<text x="{x + beside:.1f}" y="{y + 4:.1f}"{end}>{escape(cell)}</text>')
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{size}" height="{size}" '
-            f'viewBox="0 0 {size} {size}">',
-            f"<style>{STYLE}</style>",
-            *lines,
-            "</svg>",
-            "",
-        ]
-    )
+    frame = f'width="{size}" height="{size}" viewBox="0 0 {size} {size}"'
+    opening = f'<svg xmlns="http://www.w3.org/2000/svg" {frame}>'
+    return "\n".join([opening, f"<style>{STYLE}</style>", *lines, "</svg>", ""])
 
 
 def _places(tree: CellTree, centre: CellId) -> tuple[dict[CellId, tuple[float, float]], int]:
