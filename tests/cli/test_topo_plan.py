@@ -66,7 +66,7 @@ def test_a_file_names_cells_that_come_and_leave(
     file.write_text(FILE)
     document = planned(capsys, str(file), "--from", "line:3")
     kinds = [(each["kind"], each["cells"]) for each in document["steps"]]
-    assert kinds == [("append", ["paris", "c2"]), ("detach", ["c3"])]
+    assert kinds == [("append", ["paris", "c2"]), ("detach", ["c3", "c2"])]
     assert document["is_shortest"]
 
 

@@ -183,7 +183,7 @@ def _meaning(step: PlanStep) -> str:
         case StepKind.APPEND:
             return "{} becomes a neighbour of {}".format(*step.cells)
         case StepKind.DETACH:
-            return "{} leaves the tree".format(*step.cells)
+            return f"{step.cells[0]} leaves the tree"
         case StepKind.SHIFT:
             return "{} leaves {} for {}".format(*step.cells)
 

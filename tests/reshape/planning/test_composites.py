@@ -41,7 +41,7 @@ def test_sequester_and_delete_leave_one_neighbour_and_none(tree: CellTree) -> No
         for neighbour in tree.neighbours(cell):
             alone = after(tree, sequester(tree, cell, neighbour))
             assert alone.neighbours(cell) == (neighbour,)
-            assert after(tree, delete(tree, cell, neighbour)) == alone.detached(cell)
+            assert after(tree, delete(tree, cell, neighbour)) == alone.detached(cell, neighbour)
 
 
 @pytest.mark.parametrize("tree", one_of_each_shape(6), ids=str)

@@ -61,11 +61,11 @@ def test_append_makes_an_outer_cell_and_refuses_a_present_one() -> None:
 
 
 def test_detach_removes_an_outer_cell_and_refuses_another() -> None:
-    assert LINE.detached("d") == LINE.subtree("abc")
-    with pytest.raises(UsageError, match="b has 2"):
-        LINE.detached("b")
-    with pytest.raises(UsageError, match="a has 0"):
-        CellTree.of("a", []).detached("a")
+    assert LINE.detached("d", "c") == LINE.subtree("abc")
+    with pytest.raises(UsageError, match="its neighbours are a, c"):
+        LINE.detached("b", "a")
+    with pytest.raises(UsageError, match="no cell b"):
+        CellTree.of("a", []).detached("a", "b")
 
 
 def test_every_operation_maps_a_tree_to_a_tree() -> None:
@@ -80,7 +80,7 @@ def test_every_operation_maps_a_tree_to_a_tree() -> None:
                         assert after.shifted(i, k, j) == tree
             appended = tree.appended("x", j)
             assert CellTree.of(appended, appended.edges) == appended
-            assert appended.detached("x") == tree
+            assert appended.detached("x", j) == tree
 
 
 def test_there_are_as_many_labelled_trees_as_cayley_says() -> None:
@@ -89,7 +89,7 @@ def test_there_are_as_many_labelled_trees_as_cayley_says() -> None:
 
 
 def test_steps_are_applied_in_order() -> None:
-    steps = [append("e", "d"), shift("e", "d", "c"), detach("d")]
+    steps = [append("e", "d"), shift("e", "d", "c"), detach("d", "c")]
     *_, last = trees_after(LINE, steps)
     assert last == CellTree.of("abce", [("a", "b"), ("b", "c"), ("c", "e")])
     assert [*map(str, steps)] == ["APPEND(e, d)", "SHIFT(e, d, c)", "DETACH(d)"]

@@ -46,7 +46,7 @@ def sequester(tree: CellTree, cell: CellId, neighbour: CellId) -> list[PlanStep]
 
 def delete(tree: CellTree, cell: CellId, neighbour: CellId) -> list[PlanStep]:
     """Return DELETE(n): SEQUESTER, then DETACH."""
-    return [*sequester(tree, cell, neighbour), detach(cell)]
+    return [*sequester(tree, cell, neighbour), detach(cell, neighbour)]
 
 
 def connect(tree: CellTree, cell: CellId, others: Sequence[CellId]) -> list[PlanStep]:

@@ -13,7 +13,8 @@ from itertools import combinations, pairwise
 
 from gapless.core.ids import CellId
 from gapless.reshape.planning.bounds import NO_EXCESS, PlanBounds
-from gapless.reshape.planning.steps import PlanStep, append, detach, shift
+from gapless.reshape.planning.steps import PlanStep, append, shift
+from gapless.reshape.planning.target import detaches
 from gapless.reshape.planning.trees import CellTree, tree_edge
 
 __all__ = ["shortest_plan"]
@@ -28,7 +29,7 @@ def shortest_plan(
     if found is None:
         return None
     first, steps, last = found
-    return [*search.appends(present, first), *steps, *search.detaches(wanted, last)]
+    return [*search.appends(present, first), *steps, *detaches(search.tree(last), wanted)]
 
 
 class _Search:
@@ -64,14 +65,9 @@ class _Search:
 
     def appends(self, present: CellTree, number: int) -> list[PlanStep]:
         """Return the APPENDs from the present tree to one on all cells that contains it."""
-        tree = self._tree(number)
+        tree = self.tree(number)
         parents = tree.parents(min(present))
         return [append(cell, near) for cell, near in parents.items() if cell not in present]
-
-    def detaches(self, wanted: CellTree, number: int) -> list[PlanStep]:
-        """Return the DETACHes to the wanted tree from one on all cells that contains it."""
-        order = self._tree(number).parents(min(wanted))
-        return [detach(cell) for cell in reversed([*order]) if cell not in wanted]
 
     # --- the search -----------------------------------------------------------------------------
 
@@ -132,11 +128,12 @@ class _Search:
     def _is_allowed(self, number: int) -> bool:
         found = self._allowed.get(number)
         if found is None:
-            found = self._bounds.excess(self._tree(number)) == NO_EXCESS
+            found = self._bounds.excess(self.tree(number)) == NO_EXCESS
             self._allowed[number] = found
         return found
 
-    def _tree(self, number: int) -> CellTree:
+    def tree(self, number: int) -> CellTree:
+        """Return the tree of a number."""
         return CellTree.of(self._cells, self._ends(number))
 
     def _ends(self, number: int) -> list[tuple[CellId, CellId]]:

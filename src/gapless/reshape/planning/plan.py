@@ -11,10 +11,10 @@ exceeded least, and the plan says so.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from itertools import product
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -38,7 +38,10 @@ from gapless.reshape.planning.steps import PlanStep, trees_after
 from gapless.reshape.planning.target import appends, detaches, target_on_all
 from gapless.reshape.planning.trees import CellTree
 
-__all__ = ["TreePlan", "plan_between"]
+__all__ = ["TreePlan", "TreePlanner", "plan_between"]
+
+_Found: TypeAlias = tuple[list[PlanStep], PlanBounds]
+"""The steps of a plan, and the bounds that its trees keep."""
 
 EXACT_CELLS: Final = 7
 """The default of ``plan_exact_cells``: the search of so many cells takes a fraction of a second."""
@@ -82,6 +85,53 @@ class TreePlan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self.asked != self.kept
 
 
+class TreePlanner:
+    """Makes one plan, in slices of bounded work: :meth:`advance` until there is a plan."""
+
+    def __init__(
+        self,
+        present: CellTree,
+        wanted: CellTree,
+        *,
+        degree: int | None = None,
+        diameter: int | None = None,
+        pairs: Sequence[PairBound] = (),
+        keep: Collection[CellId] = (),
+        exact_cells: int = EXACT_CELLS,
+    ) -> None:
+        check_keep(present, wanted, keep)
+        self._present = present
+        self._wanted = wanted
+        self._keep = frozenset(keep)
+        self._asked = bounds_between(
+            present, wanted, degree=degree, diameter=diameter, pairs=tuple(pairs)
+        )
+        self._is_small = len({*present, *wanted}) <= exact_cells
+        search = _exact if self._is_small else _greedy
+        self._slices = search(present, wanted, self._asked, self._keep)
+        self.plan: TreePlan | None = None
+        """The plan, when there is one."""
+
+    def advance(self) -> None:
+        """Do a slice of the work: one choice of SHIFTs, or one search among few cells."""
+        assert self.plan is None, "the plan is made"
+        found = next(self._slices)
+        if found is not None:
+            steps, kept = found
+            *_, last = self._present, *trees_after(self._present, steps)
+            assert last == self._wanted, "a plan ends at the wanted tree"
+            self.plan = TreePlan(
+                present=self._present,
+                wanted=self._wanted,
+                steps=tuple(steps),
+                is_shortest=self._is_small,
+                lower_bound=least_operations(self._present, self._wanted),
+                asked=self._asked,
+                kept=kept,
+                baseline_length=len(baseline_plan(self._present, self._wanted)),
+            )
+
+
 def plan_between(
     present: CellTree,
     wanted: CellTree,
@@ -97,44 +147,37 @@ def plan_between(
     The default degree bound is two above the greater degree of the two trees, the default diameter
     bound one and a half times the greater diameter. Cells of ``keep`` keep all their edges.
     """
-    check_keep(present, wanted, keep)
-    asked = bounds_between(present, wanted, degree=degree, diameter=diameter, pairs=tuple(pairs))
-    kept_cells = frozenset(keep)
-    is_small = len({*present, *wanted}) <= exact_cells
-    plan = _exact if is_small else _greedy
-    steps, kept = plan(present, wanted, asked, kept_cells)
-    *_, last = present, *trees_after(present, steps)
-    assert last == wanted, "a plan ends at the wanted tree"
-    return TreePlan(
-        present=present,
-        wanted=wanted,
-        steps=tuple(steps),
-        is_shortest=is_small,
-        lower_bound=least_operations(present, wanted),
-        asked=asked,
-        kept=kept,
-        baseline_length=len(baseline_plan(present, wanted)),
+    planner = TreePlanner(
+        present,
+        wanted,
+        degree=degree,
+        diameter=diameter,
+        pairs=pairs,
+        keep=keep,
+        exact_cells=exact_cells,
     )
+    while planner.plan is None:
+        planner.advance()
+    return planner.plan
 
 
 def _exact(
     present: CellTree, wanted: CellTree, bounds: PlanBounds, keep: frozenset[CellId]
-) -> tuple[list[PlanStep], PlanBounds]:
-    """Return a shortest plan within the bounds, or within bounds relaxed as little as possible."""
+) -> Iterator[_Found | None]:
+    """Yield a shortest plan within the bounds, or within bounds relaxed as little as possible."""
     most = range(len({*present, *wanted}))
     ways = sorted(product(most, most), key=lambda each: (sum(each), each[1]))
     for degree, diameter in ways:
         relaxed = bounds.relaxed(BoundExcess(0, degree, diameter))
         found = shortest_plan(present, wanted, relaxed, keep)
-        if found is not None:
-            return found, relaxed
+        yield None if found is None else (found, relaxed)
     raise _no_plan(bounds)
 
 
 def _greedy(
     present: CellTree, wanted: CellTree, bounds: PlanBounds, keep: frozenset[CellId]
-) -> tuple[list[PlanStep], PlanBounds]:
-    """Return a plan of the three parts: appends, shifts, detaches."""
+) -> Iterator[_Found | None]:
+    """Yield a plan of the three parts: appends, shifts, detaches."""
     steps = appends(present, wanted, bounds, keep)
     *_, tree = present, *trees_after(present, steps)
     target = target_on_all(tree, wanted)
@@ -144,7 +187,8 @@ def _greedy(
         made, bounds = _next_shifts(tree, target, bounds, keep)
         *_, tree = trees_after(tree, made)
         steps += made
-    return steps + detaches(tree, wanted), bounds
+        yield None
+    yield steps + detaches(tree, wanted), bounds
 
 
 def _next_shifts(

@@ -22,13 +22,14 @@ class StepKind(StrEnum):
 
 
 class PlanStep(msgspec.Struct, frozen=True):
-    """One operation: APPEND(i, j), DETACH(i) or SHIFT(i, j, k)."""
+    """One operation: APPEND(i, j), SHIFT(i, j, k), or DETACH(i), which names the neighbour j too."""
 
     kind: StepKind
     cells: tuple[CellId, ...]
 
     def __str__(self) -> str:
-        return f"{self.kind.name}({', '.join(self.cells)})"
+        shown = self.cells[:1] if self.kind is StepKind.DETACH else self.cells
+        return f"{self.kind.name}({', '.join(shown)})"
 
     def applied(self, tree: CellTree) -> CellTree:
         """Return the tree after the operation; raise UsageError if it is not possible."""
@@ -37,8 +38,8 @@ class PlanStep(msgspec.Struct, frozen=True):
                 cell, neighbour = self.cells
                 return tree.appended(cell, neighbour)
             case StepKind.DETACH:
-                (cell,) = self.cells
-                return tree.detached(cell)
+                cell, neighbour = self.cells
+                return tree.detached(cell, neighbour)
             case StepKind.SHIFT:
                 moved, old, new = self.cells
                 return tree.shifted(moved, old, new)
@@ -49,9 +50,9 @@ def append(cell: CellId, neighbour: CellId) -> PlanStep:
     return PlanStep(StepKind.APPEND, (cell, neighbour))
 
 
-def detach(cell: CellId) -> PlanStep:
-    """Return DETACH(i)."""
-    return PlanStep(StepKind.DETACH, (cell,))
+def detach(cell: CellId, neighbour: CellId) -> PlanStep:
+    """Return DETACH(i), where j is the neighbour of i."""
+    return PlanStep(StepKind.DETACH, (cell, neighbour))
 
 
 def shift(moved: CellId, old: CellId, new: CellId) -> PlanStep:
@@ -63,7 +64,7 @@ def trees_after(tree: CellTree, steps: Iterable[PlanStep]) -> Iterator[CellTree]
     """Yield the tree after each step.
 
     >>> line = CellTree.of("abc", [("a", "b"), ("b", "c")])
-    >>> [each.edges for each in trees_after(line, [shift("a", "b", "c"), detach("a")])]
+    >>> [each.edges for each in trees_after(line, [shift("a", "b", "c"), detach("a", "c")])]
     [(('a', 'c'), ('b', 'c')), (('b', 'c'),)]
     """
     for step in steps:

@@ -70,8 +70,8 @@ def target_on_all(grown: CellTree, wanted: CellTree) -> CellTree:
 
 def detaches(tree: CellTree, wanted: CellTree) -> list[PlanStep]:
     """Return a DETACH for each cell that the wanted tree does not have, leaf by leaf."""
-    order = tree.parents(min(wanted))
-    return [detach(cell) for cell in reversed([*order]) if cell not in wanted]
+    nearest_first = tree.parents(min(wanted))
+    return [detach(*each) for each in reversed(nearest_first.items()) if each[0] not in wanted]
 
 
 def _parts(tree: CellTree, cells: Collection[CellId]) -> list[list[CellId]]:

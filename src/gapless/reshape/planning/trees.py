@@ -181,15 +181,14 @@ class CellTree:
             )
         return self._with({cell: (neighbour,), neighbour: self._joined(neighbour, cell)})
 
-    def detached(self, cell: CellId) -> CellTree:
-        """Return the tree after DETACH(i): the outer cell i is gone."""
-        self._check_cells("DETACH", cell)
-        if self.degree_of(cell) != 1:
+    def detached(self, cell: CellId, neighbour: CellId) -> CellTree:
+        """Return the tree after DETACH(i): the outer cell i, a neighbour of j, is gone."""
+        self._check_cells("DETACH", cell, neighbour)
+        if self._neighbours[cell] != (neighbour,):
             raise UsageError(
-                f"DETACH({_shown(cell)}) needs a cell with one neighbour; "
-                f"{_shown(cell)} has {self.degree_of(cell)}"
+                f"DETACH({_shown(cell)}) needs a cell whose only neighbour is {_shown(neighbour)}; "
+                f"its neighbours are {', '.join(map(_shown, self._neighbours[cell])) or 'none'}"
             )
-        (neighbour,) = self._neighbours[cell]
         left = {each: near for each, near in self._neighbours.items() if each != cell}
         return CellTree({**left, neighbour: self._left(neighbour, cell)})
 
