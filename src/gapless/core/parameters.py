@@ -40,6 +40,14 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     find_timeout_ms: int = 3_000
     """How long a broker waits for the answers to a search for a durable subscription."""
 
+    # plans
+    settle_ms: int = 5_000
+    """How long a plan waits between two operations on common cells for their edges to settle."""
+    plan_exact_cells: int = 7
+    """Trees of so many cells get a shortest plan."""
+    plan_replans: int = 5
+    """How often a plan is made anew because another operator has changed the tree."""
+
     # feeds
     attach_timeout_ms: int = 1_000
     retry_ms: int = 100
