@@ -11,7 +11,12 @@ from typing import Final
 import msgspec
 
 from gapless.core.errors import UsageError
-from gapless.core.limits import DELTA_MAX, PARAMETER_MAX, PARAMETER_TIME_MAX
+from gapless.core.limits import (
+    DELTA_MAX,
+    PARAMETER_MAX,
+    PARAMETER_TIME_MAX,
+    PLAN_EXACT_CELLS_MAX,
+)
 
 __all__ = ["DEFAULTS", "Parameters", "allowed", "microseconds"]
 
@@ -222,6 +227,10 @@ _MAY_BE_ZERO: Final = frozenset(
 without a delay or a limit that nothing fits into."""
 
 
+_GREATEST = {"delta": DELTA_MAX, "plan_exact_cells": PLAN_EXACT_CELLS_MAX}
+"""The greatest values of parameters with limits of their own."""
+
+
 def allowed(name: str, value: object) -> str | None:
     """Return which values a parameter may have, or None if it may have this one.
 
@@ -232,7 +241,7 @@ def allowed(name: str, value: object) -> str | None:
         return None if isinstance(value, bool) else "true or false"
     least = 0 if name in _MAY_BE_ZERO else 1
     most = PARAMETER_TIME_MAX if name.endswith(("_ms", "_s")) else PARAMETER_MAX
-    most = DELTA_MAX if name == "delta" else most
+    most = _GREATEST.get(name, most)
     if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
         return None
     return f"a whole number from {least} to {most:,}"

@@ -165,13 +165,16 @@ def _exact(
     present: CellTree, wanted: CellTree, bounds: PlanBounds, keep: frozenset[CellId]
 ) -> Iterator[_Found | None]:
     """Yield a shortest plan within the bounds, or within bounds relaxed as little as possible."""
-    most = range(len({*present, *wanted}))
-    ways = sorted(product(most, most), key=lambda each: (sum(each), each[1]))
-    for degree, diameter in ways:
+    found = shortest_plan(present, wanted, bounds, keep)
+    yield None if found is None else (found, bounds)
+    count = len({*present, *wanted})
+    if shortest_plan(present, wanted, bounds.relaxed(BoundExcess(0, count, count)), keep) is None:
+        raise _no_plan(bounds)
+    ways = sorted(product(range(count), repeat=2), key=lambda each: (sum(each), each[1]))
+    for degree, diameter in ways[1:]:
         relaxed = bounds.relaxed(BoundExcess(0, degree, diameter))
         found = shortest_plan(present, wanted, relaxed, keep)
         yield None if found is None else (found, relaxed)
-    raise _no_plan(bounds)
 
 
 def _greedy(
