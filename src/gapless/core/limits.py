@@ -435,12 +435,6 @@ KEEPALIVES_MISSED_MAX: Final = 4
 GENERATED_CELLS_MAX: Final = 1_000
 """Cells, and brokers, of a generated overlay. More processes would overload one computer."""
 
-PLAN_CELLS_MAX: Final = 1_000
-"""Cells of a tree that a plan begins or ends with. The work of one step of a plan grows with them."""
-
-PLAN_EXACT_CELLS_MAX: Final = 8
-"""Cells up to which a shortest plan may be searched for. There are 16 times as many trees of nine."""
-
 AUDIT_PENDING_RECORDS_MAX: Final = 20_000
 """Audit records that wait to be written. The caller that adds one more writes them. A record may
 contain a batch of events."""

@@ -11,12 +11,8 @@ from typing import Final
 import msgspec
 
 from gapless.core.errors import UsageError
-from gapless.core.limits import (
-    DELTA_MAX,
-    PARAMETER_MAX,
-    PARAMETER_TIME_MAX,
-    PLAN_EXACT_CELLS_MAX,
-)
+from gapless.core.limits import DELTA_MAX, PARAMETER_MAX, PARAMETER_TIME_MAX
+from gapless.core.plan_limits import PLAN_EXACT_CELLS_MAX
 
 __all__ = ["DEFAULTS", "Parameters", "allowed", "microseconds"]
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from gapless.core.ids import CellId
 from gapless.messages.overlay import CellRecord, ShapeVersion, Term
-from gapless.messages.records.plans import CellState, NamedCell, PlanRecord
+from gapless.messages.records.plans import NamedCell, PlannedCell, PlanRecord
 from gapless.reshape.planning.steps import StepKind
 from gapless.reshape.planning.trees import CellTree
 from gapless.reshape.planning.wanted import named_tree
@@ -19,10 +19,10 @@ APPENDED = ShapeVersion(Term(), 2)
 """The shape version of a cell after its APPEND."""
 
 
-def states_of(records: Collection[CellRecord]) -> tuple[CellState, ...]:
+def states_of(records: Collection[CellRecord]) -> tuple[PlannedCell, ...]:
     """Return the states of cells, in the order of their ids."""
     ordered = sorted(records, key=lambda each: each.name)
-    return tuple(CellState(each.name, each.term, each.shape_version) for each in ordered)
+    return tuple(PlannedCell(each.name, each.term, each.shape_version) for each in ordered)
 
 
 def target_of(plan: PlanRecord, present: CellTree) -> CellTree:
@@ -49,7 +49,7 @@ def after_step(plan: PlanRecord, appended: CellId | None) -> PlanRecord:
     names, expected = plan.names, [_raised(each, changed) for each in plan.expected]
     if step.kind == StepKind.APPEND:
         new = appended or step.cells[0]
-        expected.append(CellState(new, Term(), APPENDED))
+        expected.append(PlannedCell(new, Term(), APPENDED))
         names = (*names, NamedCell(step.cells[0], new))
     elif step.kind == StepKind.DETACH:
         gone = ids.get(step.cells[0], step.cells[0])
@@ -57,8 +57,8 @@ def after_step(plan: PlanRecord, appended: CellId | None) -> PlanRecord:
     return replace(plan, next=plan.next + 1, expected=tuple(expected), names=names)
 
 
-def _raised(state: CellState, changed: Collection[CellId]) -> CellState:
+def _raised(state: PlannedCell, changed: Collection[CellId]) -> PlannedCell:
     if state.cell not in changed:
         return state
     raised = ShapeVersion(state.term, state.shape_version.count + 1)
-    return CellState(state.cell, state.term, raised)
+    return PlannedCell(state.cell, state.term, raised)

@@ -20,11 +20,11 @@ from msgspec.structs import replace
 from gapless.core.context import Context, Timer
 from gapless.core.errors import UsageError
 from gapless.core.ids import CellId
-from gapless.core.limits import PLAN_CELLS_MAX
 from gapless.core.parameters import microseconds
+from gapless.core.plan_limits import PLAN_CELLS_MAX
 from gapless.messages.overlay import CellMember, CellRecord
 from gapless.messages.records import DeleteRecord, PlanRecord, PutRecord
-from gapless.messages.records.plans import CellState, PlannedStep, PlanOrder
+from gapless.messages.records.plans import PlannedCell, PlannedStep, PlanOrder
 from gapless.reshape.plan_state import TRANSITIONS, PlanInput, PlanState
 from gapless.reshape.planned_cells import after_step, states_of, target_of
 from gapless.reshape.planning.bounds import PairBound
@@ -67,7 +67,7 @@ class StepRequest(NamedTuple):
     cells: tuple[CellId, ...]
     newcomer: CellMember | None
     """The broker of the new cell of an APPEND."""
-    expected: tuple[CellState, ...]
+    expected: tuple[PlannedCell, ...]
 
 
 class StepDone(NamedTuple):
@@ -146,7 +146,8 @@ class PlanExecutor:
         self._tree: CellTree | None = None
         self._under_way: Cancellable | None = None
         self._timer: Timer | None = None
-        self._ended: Callable[[PlanOutcome], None] = _nobody
+        self._waiting: list[Callable[[PlanOutcome], None]] = []
+        """Called at the end of the plan. Nobody waits for one that was resumed from the disk."""
         self.last_outcome: PlanOutcome | None = None
         """Of the plan that ended last, since the start of the broker."""
 
@@ -177,7 +178,7 @@ class PlanExecutor:
             )
         CellTree.of(order.cells, order.edges)
         self._plan = PlanRecord(order, (), 0, 0, ())
-        self._ended = ended
+        self._waiting.append(ended)
         self._state = PlanState.WALKING
         self._walk()
 
@@ -242,7 +243,7 @@ class PlanExecutor:
             exact_cells=self._context.parameters.plan_exact_cells,
         )
 
-    def _advance(self, planner: TreePlanner, states: tuple[CellState, ...]) -> None:
+    def _advance(self, planner: TreePlanner, states: tuple[PlannedCell, ...]) -> None:
         """Do a slice of planning; begin the steps if it was the last one."""
         try:
             planner.advance()
@@ -372,10 +373,15 @@ class PlanExecutor:
             self._tree if reason else None,
             wanted if reason else None,
         )
-        ended, self._ended = self._ended, _nobody
+        waiting, self._waiting = self._waiting, []
         self._plan, self._tree = None, None
         self.last_outcome = outcome
-        self._context.write((DeleteRecord(plan.key),), lambda: ended(outcome))
+
+        def deleted() -> None:
+            for ended in waiting:
+                ended(outcome)
+
+        self._context.write((DeleteRecord(plan.key),), deleted)
 
     def _cancel(self) -> None:
         for each in (self._under_way, self._timer):
@@ -392,7 +398,3 @@ class PlanExecutor:
         table = TRANSITIONS[self._state]
         assert happened in table, f"a plan that is {self._state.name} takes no {happened.name}"
         self._state = table[happened]
-
-
-def _nobody(_outcome: PlanOutcome) -> None:
-    """Nobody waits for the end of a plan that was resumed from the disk."""

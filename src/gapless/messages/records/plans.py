@@ -8,12 +8,12 @@ from gapless.core.ids import CellId
 from gapless.messages.overlay import CellMember, ShapeVersion, Term
 
 __all__ = [
-    "CellState",
     "NamedCell",
     "NearCells",
     "Newcomer",
     "PlanOrder",
     "PlanRecord",
+    "PlannedCell",
     "PlannedStep",
 ]
 
@@ -57,7 +57,7 @@ class PlanOrder(msgspec.Struct, frozen=True, array_like=True):
     near: tuple[NearCells, ...] = ()
 
 
-class CellState(msgspec.Struct, frozen=True, array_like=True):
+class PlannedCell(msgspec.Struct, frozen=True, array_like=True):
     """The state of a cell as the plan knows it."""
 
     cell: CellId
@@ -81,7 +81,7 @@ class PlanRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The number of the first step. No step of an order has the number of another one."""
     next: int
     """How many of the steps are done."""
-    expected: tuple[CellState, ...]
+    expected: tuple[PlannedCell, ...]
     """The states that the cells have before the next step."""
     names: tuple[NamedCell, ...] = ()
     replans: int = 0
