@@ -32,12 +32,12 @@ from gapless.cli import (
     durable,
     inspection,
     logs,
-    planning,
     pub,
     spark,
     sub,
     tokens,
     tools,
+    topo,
     up,
 )
 from gapless.cli.extensions import add_commands
@@ -115,7 +115,7 @@ app.command("broker", rich_help_panel=_LOCAL)(up.broker)
 app.command("pub", rich_help_panel=_CLIENTS)(pub.pub)
 app.command("sub", rich_help_panel=_CLIENTS)(sub.sub)
 app.command("status", rich_help_panel=_OPERATE)(inspection.status)
-inspection.topology.command("plan")(planning.plan)
+inspection.topology.command("plan")(topo.plan)
 app.add_typer(inspection.topology, name="topo", rich_help_panel=_OPERATE)
 app.command("subscriptions", rich_help_panel=_OPERATE)(inspection.subscriptions)
 app.add_typer(durable.durable, name="durable", rich_help_panel=_OPERATE)

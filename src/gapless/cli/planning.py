@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from gapless.cli.options import AsJson, settle
 from gapless.cli.output import (
     console,
     counted,
@@ -29,66 +26,28 @@ from gapless.reshape.planning.trees import CellTree
 from gapless.reshape.planning.wanted import named_tree, recorded_tree, shaped_tree
 from gapless.runtime.overlay_config import generate, is_overlay_file, load_overlay, overlay_of
 
-__all__ = ["plan", "plan_document", "show_plan", "wanted_tree"]
+__all__ = ["plan_document", "planned", "show", "show_plan", "wanted_tree", "write_drawings"]
 
 
-def plan(
-    context: typer.Context,
-    tree: Annotated[
-        str,
-        typer.Argument(metavar="TREE", help="The wanted tree: a .toml file, or line:3, star:5, …"),
-    ],
+def planned(
+    wanted: str,
+    present: str,
     *,
-    present: Annotated[
-        str,
-        typer.Option("--from", metavar="TREE", help="The present tree, in the same form."),
-    ],
-    degree: Annotated[
-        int | None,
-        typer.Option(min=1, help="How many neighbours a cell may have on the way."),
-    ] = None,
-    diameter: Annotated[
-        int | None,
-        typer.Option(min=1, help="How far two cells may be apart on the way."),
-    ] = None,
-    keep: Annotated[
-        list[str] | None,
-        typer.Option(metavar="CELL", help="A cell whose edges must not change. Repeatable."),
-    ] = None,
-    near: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="CELL,CELL,N", help="Two cells that stay at most N edges apart. Repeatable."
-        ),
-    ] = None,
-    svg: Annotated[
-        Path | None,
-        typer.Option(metavar="DIRECTORY", help="Write a drawing of the tree after each step."),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show the operations that change one tree of cells to another, and change nothing.
-
-    A shape such as star:5 takes the present cells in their order; the centre is chosen so that the
-    plan is short. A file names cells: new ones are appended, missing ones are detached.
-    """
-    settle(context, as_json=as_json)
+    degree: int | None,
+    diameter: int | None,
+    keep: Sequence[str],
+    near: Sequence[str],
+) -> TreePlan:
+    """Return the plan between two trees, each a file or a shape."""
     now = recorded_tree(overlay_of(present).topology.cells)
-    found = plan_between(
+    return plan_between(
         now,
-        wanted_tree(tree, now),
+        wanted_tree(wanted, now),
         degree=degree,
         diameter=diameter,
-        pairs=[_pair(each) for each in near or ()],
-        keep=keep or (),
+        pairs=[_pair(each) for each in near],
+        keep=keep,
     )
-    if as_json:
-        print_json(plan_document(found))
-    else:
-        show_plan(found)
-    if svg is not None:
-        write_drawings(found, svg)
-        print_note(f"written: {counted(len(found.steps) + 1, 'drawing')} to {svg}")
 
 
 def wanted_tree(text: str, present: CellTree) -> CellTree:
@@ -109,6 +68,17 @@ def _pair(text: str) -> PairBound:
 
 
 # --- the output ---------------------------------------------------------------------------------
+
+
+def show(found: TreePlan, *, svg: Path | None, as_json: bool) -> None:
+    """Print a plan, and write its drawings."""
+    if as_json:
+        print_json(plan_document(found))
+    else:
+        show_plan(found)
+    if svg is not None:
+        write_drawings(found, svg)
+        print_note(f"written: {counted(len(found.steps) + 1, 'drawing')} to {svg}")
 
 
 def plan_document(found: TreePlan) -> dict[str, Any]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from gapless.core.errors import UsageError
+from gapless.overlay.neighbourhood import Topology
+from gapless.reshape.changes import shifted
 from gapless.reshape.planning.plan import plan_between
 from gapless.reshape.planning.trees import CellTree
-from gapless.reshape.planning.wanted import named_tree, shaped_tree
+from gapless.reshape.planning.wanted import named_tree, recorded_tree, shaped_tree
 from gapless.runtime.overlay_config import generate
 from tests.reshape.planning.random_trees import line, star, tree_of
 
@@ -68,3 +70,12 @@ def test_an_ambiguous_name_is_refused() -> None:
         named_tree(line("ac"), present)
     with pytest.raises(UsageError, match=r"the cell a#b1.3 under two names"):
         named_tree(line(["a", "a#b1.3"]), line(["a#b1.3", "c"]))
+
+
+def test_an_edge_that_only_one_record_lists_with_its_epoch_is_no_edge_of_the_tree() -> None:
+    # RS-2: an operation is under way, and one participant has not applied it
+    i, j, k = Topology.of({"i": ["i1"], "j": ["j1"], "k": ["k1"]}, [("i", "j"), ("j", "k")]).cells
+    after = shifted(i, j, k)
+    assert recorded_tree(after) == CellTree.of("ijk", [("i", "k"), ("j", "k")])
+    with pytest.raises(UsageError, match="not connected"):
+        recorded_tree((i, *after[1:]))
