@@ -206,6 +206,16 @@ def test_kept_cells_keep_their_edges() -> None:
         assert {tree.neighbours("k") for tree in plan.trees} == {("a", "e")}
 
 
+def test_a_new_cell_without_room_beside_it_is_not_appended_behind_a_kept_cell() -> None:
+    present = tree_of("Ka", "KE", "ab", "ac", "bd", "be", "cf", "cg")
+    wanted = tree_of("Ka", "KE", "ax", "xb", "xc", "bd", "be", "cf", "cg")
+    plan = plan_between(present, wanted, degree=3, keep=["K"], exact_cells=0)
+    check(plan)
+    assert plan.steps[0] == append("x", "d")
+    assert not any({"K", "E"} & {*step.cells} for step in plan.steps)
+    assert plan.kept.degree <= 4
+
+
 @pytest.mark.parametrize(
     ("keep", "wanted", "problem"),
     [

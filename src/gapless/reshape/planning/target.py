@@ -102,11 +102,15 @@ def _roomiest(
     """Return the cell to append another one to: one beside it in the wanted tree, if it has room."""
     chosen = [(tree.degree_of(each), each) for each in beside if each not in keep]
     free = [each for _, each in sorted(chosen)]
-    order = [*free, *(each for each in tree.parents(free[0]) if each not in keep)]
+    reached = {free[0]}
+    for each, nearer in tree.parents(free[0]).items():
+        if nearer in reached and each not in keep:  # no cell passes a kept one
+            reached.add(each)
+            free.append(each)
     worst = []
-    for number, each in enumerate(order):
+    for number, each in enumerate(free):
         excess = bounds.excess(tree.appended(cell, each))
         if excess == NO_EXCESS:
             return each
         worst.append((excess, number))
-    return order[min(worst)[1]]
+    return free[min(worst)[1]]
