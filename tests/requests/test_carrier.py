@@ -25,7 +25,8 @@ from gapless.messages.pubend_requests import (
     RequestDone,
 )
 from gapless.messages.streams import KnowledgeRange, Publication
-from gapless.requests.carrier import PendingRequest, PubendRequests, reply_route
+from gapless.requests.carrier import PendingRequest, PubendRequests
+from gapless.requests.recorded_route import reply_route
 
 STOCKS = PubendId("stocks")
 HOST = ShbId("a", "a")

@@ -44,7 +44,7 @@ from gapless.packed.pick import PackedFilter, packed_ticks
 from gapless.pubend.event_numbers import CountedEvents
 from gapless.pubend.known_hosts import KnownTimes
 from gapless.pubend.pubend import Pubend
-from gapless.requests.carrier import reply_route
+from gapless.requests.recorded_route import reply_route
 from gapless.stream.ranges import cut, filtered
 
 __all__ = ["PubendRequestHandler"]

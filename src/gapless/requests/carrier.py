@@ -1,10 +1,5 @@
 """Pubend requests: hop by hop to the PHB, and back along the recorded route.
 
-A request has an id, a requester and a route. Every hop adds itself to the route and keeps no state.
-The reply carries the route back. Each hop removes itself from it, and the reply is at the requester
-when the route is empty. So a hop that crashes loses only messages in flight, and the requester
-repeats its request (:mod:`.pending`).
-
 The requester checks the ranges in a reply. The hops between do not, because they keep no state of
 the request. An invalid reply is dropped whole, as if it was lost.
 """
@@ -14,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-import msgspec
-
 from gapless.core.context import Context
-from gapless.core.ids import BrokerId, MembershipId, PubendId, ShbId, is_route
+from gapless.core.ids import BrokerId, MembershipId, PubendId, ShbId
 from gapless.core.ticks import Tick
 from gapless.messages.pubend_requests import (
     CountEvents,
@@ -31,6 +24,7 @@ from gapless.messages.pubend_requests import (
 )
 from gapless.messages.streams import Member, ReadForm
 from gapless.requests.pending import PendingRequest, PendingRequests, PubendReply, PubendRequest
+from gapless.requests.recorded_route import RecordedRoutes, reply_route
 from gapless.routing.protocols import Feeders
 
 __all__ = [
@@ -39,7 +33,6 @@ __all__ = [
     "RequestPaths",
     "RequestTarget",
     "RequestTargets",
-    "reply_route",
 ]
 
 
@@ -73,11 +66,6 @@ class RequestPaths(Protocol):
         """Return the next hop of a request with an id, or None if there is no path now."""
 
 
-def reply_route(request: PubendRequest) -> tuple[BrokerId, ...]:
-    """Return the route of a reply: from the last of these brokers to the first, the requester."""
-    return (request.requester, *request.route)
-
-
 def _ignore_fault(reason: str) -> None:
     """Do nothing: the requester does not need the reason of the delay."""
 
@@ -93,6 +81,7 @@ class PubendRequests:
         self._paths = paths
         self._feeders = feeders
         self._me = context.identity.broker
+        self._routes = RecordedRoutes(context)
         self._pending = PendingRequests(context, self)
 
     # --- requests of this broker -------------------------------------------------------------
@@ -217,35 +206,17 @@ class PubendRequests:
         }
 
     def _take_request(self, peer: BrokerId, request: PubendRequest) -> None:
-        return_route = reply_route(request)
-        if return_route[-1] != peer or not is_route(return_route):
-            self._context.mark("request with a wrong route")
-            return
-        if self._me in return_route:
-            self._context.mark("request looped")
+        if not self._routes.accepts(peer, request):
             return
         hosted = self._targets.serving(request.pubend)
-        if hosted is not None:
-            self.serve(hosted, request, lambda reply: self._context.send(return_route[-1], reply))
-            return
-        hop = self._next_hop(request)
-        if hop is None:
-            self._context.mark("request without a route")
-        elif hop in return_route:
-            self._context.mark("request looped")
+        if hosted is None:
+            self._routes.forward(self._next_hop(request), request)
         else:
-            route = (*request.route, self._me)
-            self._context.send(hop, msgspec.structs.replace(request, route=route))
+            self.serve(hosted, request, lambda reply: self._context.send(peer, reply))
 
     def _take_reply(self, peer: BrokerId, reply: PubendReply) -> None:
         del peer  # the route of the reply names it
-        if not reply.route or reply.route[-1] != self._me or not is_route(reply.route):
-            self._context.mark("reply with a wrong route")
-            return
-        rest = reply.route[:-1]
-        if rest:
-            self._context.send(rest[-1], msgspec.structs.replace(reply, route=rest))
-        else:
+        if self._routes.returned(reply):
             self._pending.answered(reply, examined=False)
 
     # --- at the pubend -----------------------------------------------------------------------
