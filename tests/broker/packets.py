@@ -82,6 +82,7 @@ from gapless.messages.streams import (
     StreamSilence,
     Unreadable,
 )
+from gapless.messages.unicast import UnicastReply, UnicastRequest, Walk, Walked
 from gapless.overlay.session import PROTOCOL
 from gapless.wire.codec import LINK_PACKETS, Message
 from gapless.wire.frames import HEADER_BYTES
@@ -466,3 +467,19 @@ def _request(facts: Facts) -> Iterator[Any]:
     yield LeavePubend(P, next(_fresh), peer, (peer,), released, MembershipId(1, 1))
     yield RequestDone(P, next(_fresh), (facts.me,))
     yield RequestDone(P, next(_fresh), (facts.other, facts.me))
+
+
+@_makes(UnicastRequest)
+def _unicast_request(facts: Facts) -> Iterator[Any]:
+    """Yield requests to this broker, to another one and to one that does not exist."""
+    for to in (shb(facts.me), shb(facts.other), ShbId("z", "z")):
+        yield UnicastRequest(to, next(_fresh), facts.peer, (), Walk())
+    yield UnicastRequest(shb(facts.me), next(_fresh), facts.other, (facts.peer,), Walk("b"))
+
+
+@_makes(UnicastReply)
+def _unicast_reply(facts: Facts) -> Iterator[Any]:
+    """Yield replies to requests that were never sent."""
+    record = facts.world[facts.me].neighbourhood.cells[0]
+    yield UnicastReply(next(_fresh), (facts.me,), Walked((record,)))
+    yield UnicastReply(next(_fresh), (facts.other, facts.me))

@@ -69,6 +69,20 @@ def test_status_shows_the_broker_and_its_pubends(brokers: Overlay, capsys: Captu
     assert "quotes" in text
 
 
+def test_topo_show_all_shows_the_same_whole_tree_at_every_broker(
+    brokers: Overlay, capsys: Captured
+) -> None:
+    documents = [shown(capsys, "topo", "show", "--all", "--url", brokers.url(n)) for n in range(3)]
+    assert documents[0] == documents[1] == documents[2]
+    assert documents[0]["silent"] == []
+    middle = documents[0]["cells"][1]
+    assert (middle["cell"], middle["leader"]) == ("c2", "b2")
+    assert (middle["brokers"], middle["neighbours"]) == (["b2"], ["c1", "c3"])
+    assert main(["topo", "show", "--all", "--url", brokers.url(2)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.strip("└─ ") for line in lines] == ["c1  b1", "c2  b2", "c3  b3"]
+
+
 def test_topo_show_draws_the_neighbourhood_of_a_broker(brokers: Overlay, capsys: Captured) -> None:
     document = shown(capsys, "topo", "show", "--url", brokers.url(1))
     assert [each["cell"] for each in document["cells"]] == ["c2", "c1", "c3"]

@@ -57,6 +57,7 @@ def test_published_events_are_delivered_and_read(gapless_session: Session) -> No
     assert len(read) == 9
     assert read[-1] == last
     assert gapless_session.partitions() == ()
+    assert [cell.brokers for cell in gapless_session.overlay.tree().cells] == [("b1",)]
     assert gapless_session.broker == "b1"
 
 

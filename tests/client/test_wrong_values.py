@@ -75,7 +75,7 @@ STAGED = {"pubend": "quotes", "writer": "w", "batch": 1}
 
 
 def calls_of(
-    session: Session, method: str, wrong: dict[str, tuple[Any, ...]], **others: Any
+    session: Any, method: str, wrong: dict[str, tuple[Any, ...]], **others: Any
 ) -> Iterator[Case]:
     for option, values in wrong.items():
 
@@ -120,6 +120,7 @@ def session_calls(session: Session) -> Iterator[Case]:
     yield from staging_and_reading_calls(session)
     yield from calls_of(session, "unsubscribe", {"durable": OLD_NAME, **DEADLINE}, durable="desk")
     yield from calls_of(session, "partitions", DEADLINE)
+    yield from calls_of(session.overlay, "tree", DEADLINE)
     yield from calls_of(
         session,
         "request",

@@ -22,6 +22,7 @@ from gapless.messages import (
     pubend_requests,
     staging,
     streams,
+    unicast,
 )
 from gapless.messages.overlay import Packet, PeerSessionId
 from gapless.messages.streams import KnowledgeRange, Publication, StreamData
@@ -38,7 +39,7 @@ from gapless.wire import (
 )
 from gapless.wire.codec import Message, Notice, Request
 
-CARRIED_OTHERWISE = {"Hello", "Packet", "RelayBroken", "RelayFull"}
+CARRIED_OTHERWISE = {"Hello", "Packet", "RelayBroken", "RelayFull", "Walk", "Walked"}
 
 
 def tagged(module: ModuleType) -> set[str]:
@@ -54,7 +55,8 @@ def tagged(module: ModuleType) -> set[str]:
 
 def test_a_packet_may_carry_every_message_between_brokers() -> None:
     carried = {kind.__struct_config__.tag for kind in get_args(Message)}
-    defined = set().union(*map(tagged, (overlay, propagation, streams, pubend_requests, mobility)))
+    modules = (overlay, propagation, streams, pubend_requests, mobility, unicast)
+    defined = set().union(*map(tagged, modules))
     assert carried == defined - CARRIED_OTHERWISE
 
 

@@ -24,6 +24,7 @@ from gapless.feeds.candidates import FeedCandidates
 from gapless.inspection.lag import LagMeter
 from gapless.inspection.show import InspectionCalls
 from gapless.inspection.subscriptions import SubscriptionInspection
+from gapless.inspection.tree import TreeCalls
 from gapless.messages.stored import StoredState
 from gapless.mobility import (
     ForcedMoves,
@@ -48,6 +49,8 @@ from gapless.pubend.staging import Staging
 from gapless.pubend.writer_calls import WriterCalls
 from gapless.requests.carrier import PubendRequests
 from gapless.requests.reads import ReadCalls
+from gapless.requests.tree_walk import TreeWalks
+from gapless.requests.unicast import UnicastHandler, UnicastRequests
 from gapless.reshape.step import TreeStep
 from gapless.retirement.consequences import Retirement
 from gapless.retirement.retire_calls import RetireCalls
@@ -63,7 +66,7 @@ from gapless.subscribers import (
     SubscriberCalls,
 )
 
-__all__ = ["Calls", "Components", "assemble", "start"]
+__all__ = ["Calls", "Components", "UnicastServer", "assemble", "start"]
 
 
 class Calls(Protocol):
@@ -72,6 +75,14 @@ class Calls(Protocol):
     @property
     def handlers(self) -> Mapping[type, Callable[[str, Any], None]]:
         """The requests, each with its handler."""
+
+
+class UnicastServer(Protocol):
+    """A component that serves unicast requests (D9)."""
+
+    @property
+    def unicast_handlers(self) -> Mapping[type, UnicastHandler]:
+        """The bodies of requests, each with its handler."""
 
 
 class Components(NamedTuple):
@@ -95,6 +106,8 @@ class Components(NamedTuple):
     pubends: Pubends
     staging: Staging
     requests: PubendRequests
+    unicast: UnicastRequests
+    tree_walks: TreeWalks
     reads: ReadCalls
     filters: Filters
     subends: Subends
@@ -111,6 +124,8 @@ class Components(NamedTuple):
     inspection: InspectionCalls
     calls: tuple[Calls, ...]
     """The components that answer requests of clients."""
+    unicast_servers: tuple[UnicastServer, ...]
+    """The components that serve unicast requests."""
 
 
 def assemble(
@@ -154,6 +169,8 @@ def assemble(
     refusals = PubendRefusals(context, hosted, announcements, status)
     staging = Staging(context, sessions.clock_view, stored.staged, stored.commits)
     requests = PubendRequests(context, pubends, candidates, router)
+    unicast = UnicastRequests(context, tree, sessions, exchange.table_store, notifications)
+    tree_walks = TreeWalks(context, tree, unicast)
     reads = ReadCalls(context, requests, hosted, announcements)
     filters = Filters(context, exchange)
     subends = Subends(context, filters, requests, status, candidates, stored.memberships)
@@ -207,6 +224,8 @@ def assemble(
         pubends,
         staging,
         requests,
+        unicast,
+        tree_walks,
         reads,
         filters,
         subends,
@@ -239,7 +258,9 @@ def assemble(
             listings,
             OperatorCalls(context, registry, corrupt, hosting, lookups),
             WriterCalls(context, hosted, staging, refusals),
+            TreeCalls(context, tree_walks, unicast),
         ),
+        unicast_servers=(tree_walks,),
     )
 
 

@@ -42,6 +42,8 @@ from gapless.messages.streams import (
     Nack,
     StreamEpochRequest,
 )
+from gapless.messages.unicast import UnicastBody
+from gapless.requests.unicast import UnicastAnswer, UnicastHandler
 
 if TYPE_CHECKING:
     from gapless.broker.assembly import Components
@@ -69,6 +71,10 @@ class Dispatch:
         for calls in components.calls:
             assert self._requests.keys().isdisjoint(calls.handlers)
             self._requests.update(calls.handlers)
+        self._unicast: dict[type, UnicastHandler] = {}
+        for server in components.unicast_servers:
+            assert self._unicast.keys().isdisjoint(server.unicast_handlers)
+            self._unicast.update(server.unicast_handlers)
 
     def event(self, event: MachineEvent) -> None:
         """Pass an event to its component."""
@@ -127,6 +133,10 @@ class Dispatch:
         else:
             handler(peer, message)
 
+    def unicast(self, requester: BrokerId, body: UnicastBody, answer: UnicastAnswer) -> None:
+        """Pass a unicast request to this broker to its component (D9)."""
+        self._unicast[type(body)](requester, body, answer)
+
     def _message_handlers(self) -> dict[type, Callable[[BrokerId, Any], object]]:
         each = self._components
         return {
@@ -151,6 +161,7 @@ class Dispatch:
             PartitionInfo: each.partitions.received,
             **each.exchange.handlers,
             **each.requests.handlers,
+            **each.unicast.handlers,
         }
 
     def _announced(self, peer: BrokerId, message: Announce) -> None:

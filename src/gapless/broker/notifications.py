@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
 from gapless.messages.overlay import Quality, TableState
+from gapless.messages.unicast import UnicastBody
+from gapless.requests.unicast import UnicastAnswer
 
 if TYPE_CHECKING:
     from gapless.broker.assembly import Components
@@ -46,6 +48,7 @@ class Notifications:
         each.router.session_opened(peer, cell)
         each.subends.session_opened()
         each.requests.session_opened()
+        each.unicast.session_opened()
 
     def session_closed(self, peer: BrokerId) -> None:
         """A peer session has ended."""
@@ -64,6 +67,12 @@ class Notifications:
     def received(self, peer: BrokerId, message: Any) -> None:
         """A message has arrived in a peer session."""
         self._dispatch.message(peer, message)
+
+    def unicast_requested(
+        self, requester: BrokerId, body: UnicastBody, answer: UnicastAnswer
+    ) -> None:
+        """A broker requests something of this one (D9)."""
+        self._dispatch.unicast(requester, body, answer)
 
     def peer_congested(self, peer: BrokerId) -> None:
         """Too much is queued for a peer (R40)."""

@@ -29,6 +29,7 @@ from gapless.cli.output import (
     styled,
     timestamp,
 )
+from gapless.cli.whole_tree import show_tree
 from gapless.core.limits import SHOWN_REASONS_MAX
 from gapless.core.printable import printable_line
 
@@ -190,6 +191,9 @@ topology = typer.Typer(help="Show the tree of cells, plan another.", no_args_is_
 def _show_topology(
     context: typer.Context,
     *,
+    whole: Annotated[
+        bool, typer.Option("--all", help="All cells of the tree; the answer of every broker.")
+    ] = False,
     url: Url = URL_DEFAULT,
     token_file: TokenFile = None,
     deadline: Deadline = DEADLINE_S,
@@ -197,9 +201,16 @@ def _show_topology(
 ) -> None:
     """Show the cells around a broker, and the brokers that it has sessions with.
 
-    No broker knows the whole tree: it knows the cells of its neighbourhood.
+    No broker knows the whole tree: it knows the cells of its neighbourhood. With --all the broker
+    asks others for theirs, neighbourhood by neighbourhood.
     """
     settle(context, as_json=as_json)
+    if whole:
+        tree = call_broker(
+            url, lambda session: session.overlay.tree(), deadline_s=deadline, token_file=token_file
+        )
+        show_tree(tree, as_json=as_json)
+        return
     shown, cells = call_broker(url, _fetch_cells, deadline_s=deadline, token_file=token_file)
     if as_json:
         print_json({**records(shown), "cells": records(cells), "more": False})

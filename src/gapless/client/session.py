@@ -28,13 +28,8 @@ from gapless.client.ending import end_durable
 from gapless.client.event import Event
 from gapless.client.finding import HostSearch, redirection
 from gapless.client.link import ReconnectingLink
-from gapless.client.options import (
-    DEADLINE_S,
-    FAILOVER_AFTER_S,
-    SessionOptions,
-    Unset,
-    chosen,
-)
+from gapless.client.options import DEADLINE_S, FAILOVER_AFTER_S, SessionOptions, Unset, chosen
+from gapless.client.overlay import OverlayCalls
 from gapless.client.position import pubend_id
 from gapless.client.publisher import Publisher
 from gapless.client.reading import read_log
@@ -53,11 +48,7 @@ from gapless.client.subscription import Acknowledge, OnGap, Subscription, Subscr
 from gapless.content.filter import Filter
 from gapless.core.address import Address, parse_addresses
 from gapless.core.backoff import Backoff
-from gapless.core.errors import (
-    ClosedError,
-    ConnectionLostError,
-    UsageError,
-)
+from gapless.core.errors import ClosedError, ConnectionLostError, UsageError
 from gapless.core.limits import (
     CLIENT_COUNT_MAX,
     IN_FLIGHT_EVENTS_MAX,
@@ -484,6 +475,11 @@ class Session:
         answer = await self.request(ListPartitions(0), deadline_s=deadline_s, changes=False)
         table: PartitionTable = ReconnectingLink.expect(answer, PartitionTable)
         return table.entries
+
+    @property
+    def overlay(self) -> OverlayCalls:
+        """The calls that concern the overlay as a whole."""
+        return OverlayCalls(self)
 
     async def request(
         self, message: Any, *, deadline_s: float | Unset | None = _UNSET, changes: bool = True

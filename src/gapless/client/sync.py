@@ -16,6 +16,7 @@ from gapless.client.connection_changes import ConnectionCallback
 from gapless.client.event import Event
 from gapless.client.loop_thread import EventLoopThread
 from gapless.client.options import DEADLINE_S, FAILOVER_AFTER_S, Unset
+from gapless.client.overlay import SyncOverlayCalls
 from gapless.client.session import EXPIRY_S, Session, connect
 from gapless.client.starts import Start
 from gapless.client.subscription import Acknowledge, OnGap
@@ -202,6 +203,11 @@ class SyncSession:
     def partitions(self, *, deadline_s: float | Unset | None = _UNSET) -> tuple[Partition, ...]:
         """Return the cells that cannot be reached, as far as the broker knows."""
         return self.loop_thread.run(self._session.partitions(deadline_s=deadline_s))
+
+    @property
+    def overlay(self) -> SyncOverlayCalls:
+        """The calls that concern the overlay as a whole. See :attr:`Session.overlay`."""
+        return SyncOverlayCalls(self.loop_thread, self._session.overlay)
 
     def unsubscribe(self, durable: str, *, deadline_s: float | Unset | None = _UNSET) -> None:
         """End a durable subscription, wherever it is hosted. See :meth:`Session.unsubscribe`."""

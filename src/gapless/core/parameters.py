@@ -40,6 +40,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     """How long a broker waits for the replies to a name query."""
     find_timeout_ms: int = 3_000
     """How long a broker waits for the answers to a search for a durable subscription."""
+    walk_timeout_ms: int = 3_000
+    """How long a walk over the tree waits for the brokers of one cell."""
 
     # plans
     settle_ms: int = 5_000

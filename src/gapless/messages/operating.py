@@ -16,7 +16,7 @@ from gapless.core.numbers import ClientCount, ClientSigned, Count, Name, Signed
 from gapless.core.ticks import Tick
 from gapless.messages.clients import Order, PastFilter, PendingStart, PositionTuple, StartPoint
 from gapless.messages.mobility import DurableEntry
-from gapless.messages.overlay import Partition, Quality
+from gapless.messages.overlay import CellRecord, Partition, Quality
 
 __all__ = [
     "AllDurableList",
@@ -49,6 +49,8 @@ __all__ = [
     "SubscriptionReply",
     "SubscriptionState",
     "TopologyReply",
+    "TreeWalked",
+    "WalkTree",
 ]
 
 
@@ -156,6 +158,25 @@ class TopologyReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
     version: Count
     """Of the neighbourhood. It changes only when the tree changes."""
     cells: tuple[CellState, ...]
+    more: bool = False
+
+
+class WalkTree(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Requests the cells of the whole tree, page by page. The broker asks others for them."""
+
+    request: ClientCount
+    after: CellId = ""
+    """The page starts after this cell, in the order of names."""
+
+
+class TreeWalked(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The cells of the tree, in the order of their names."""
+
+    request: Count
+    records: tuple[CellRecord, ...]
+    silent: tuple[CellId, ...] = ()
+    """Empty if the tree is complete. Else the cells that did not answer and the missing cells behind
+    them; of many only some."""
     more: bool = False
 
 

@@ -163,6 +163,12 @@ class TableStore:
             edge.claim(shb, pubend, announcement_version) for edge in self.edges.values()
         )
 
+    def placing(self, shb: ShbId) -> tuple[CellId, ...]:
+        """Return the neighbour cells behind which a table proves an SHB to be."""
+        return tuple(
+            name for name, edge in self.edges.items() if edge.leaf is None and edge.locates(shb)
+        )
+
     def hosts(self) -> set[ShbId]:
         """Return the SHBs whose filters this broker has received."""
         return {shb for edge in self.edges.values() for shb in edge.hosts}

@@ -20,6 +20,7 @@ from gapless.messages import (
     reading,
     staging,
     streams,
+    unicast,
 )
 from gapless.messages.overlay import (
     Hello,
@@ -91,6 +92,8 @@ SessionMessage: TypeAlias = (
     | pubend_requests.RequestDone
     | pubend_requests.CountEvents
     | pubend_requests.EventCounts
+    | unicast.UnicastRequest
+    | unicast.UnicastReply
 )
 """The messages of any session."""
 
@@ -114,6 +117,7 @@ Request: TypeAlias = (
     | operating.ListPartitions
     | operating.GetBroker
     | operating.GetTopology
+    | operating.WalkTree
     | operating.ListPubends
     | operating.ListSubscriptions
     | operating.ListAllDurable
@@ -151,6 +155,7 @@ Notice: TypeAlias = (
     | clients.Refused
     | operating.BrokerReply
     | operating.TopologyReply
+    | operating.TreeWalked
     | operating.PubendList
     | operating.SubscriptionList
     | operating.AllDurableList

@@ -52,6 +52,7 @@ from gapless.messages import (
     records,
     staging,
     streams,
+    unicast,
 )
 from gapless.messages import pubend_requests as requests
 from gapless_lab.sim.options import draw
@@ -212,6 +213,12 @@ CODED: Final[tuple[type, ...]] = (
     operating.LagReply,
     records.TickCeilingRecord,
     clients.LeaveSubscription,
+    unicast.UnicastRequest,
+    unicast.UnicastReply,
+    unicast.Walk,
+    unicast.Walked,
+    operating.WalkTree,
+    operating.TreeWalked,
 )
 """The number of a class is its index here; lines are renamed and added at the end, never moved."""
 

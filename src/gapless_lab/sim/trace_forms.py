@@ -20,6 +20,7 @@ from gapless.messages import (
     records,
     staging,
     streams,
+    unicast,
 )
 from gapless.messages import pubend_requests as requests
 
@@ -127,6 +128,10 @@ _STREAMS: Final[dict[type, str]] = {
     requests.CountEvents: "CountEvents {request} of {requester}: {pubend} up to {ticks}",
     requests.EventCount: "{number} up to {tick}< then {oldest}>",
     requests.EventCounts: "EventCounts {request}: {pubend} of {total}< {counts}>",
+    unicast.UnicastRequest: "UnicastRequest {request} of {requester} to {to}: {body}",
+    unicast.UnicastReply: "UnicastReply {request}<: {body}>",
+    unicast.Walk: "Walk< after {after}>",
+    unicast.Walked: "Walked {records}< {more}>",
 }
 
 _CLIENTS: Final[dict[type, str]] = {
