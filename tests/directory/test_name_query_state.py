@@ -16,6 +16,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from msgspec.structs import replace
 
 from gapless.core.context import Context, Identity
 from gapless.core.ids import BrokerId, CellId, ShbId
@@ -29,15 +30,16 @@ from gapless.directory.name_query_state import (
     next_state,
 )
 from gapless.directory.names import PubendNames
-from gapless.messages.overlay import NameQuery, NameReply, NameStatus
+from gapless.messages.overlay import NameQuery, NameReply, NameStatus, ShapeVersion
 from gapless.overlay.neighbourhood import Topology
 from gapless.overlay.peers import Peers
 from gapless.overlay.retirements import Retirements
-from gapless.overlay.tree import Tree
+from gapless.overlay.tree import Tree, TreeChange
 from tests.cases import scaled
 
 WAITING, DOUBTFUL = NameQueryState.WAITING, NameQueryState.DOUBTFUL
 FREE, TAKEN, UNKNOWN = NameQueryState.FREE, NameQueryState.TAKEN, NameQueryState.UNKNOWN
+RETRY = NameQueryState.RETRY
 
 # --- the table ------------------------------------------------------------------------------------
 
@@ -46,12 +48,16 @@ EXPECTED: Final = {
     (WAITING, NameQueryInput.REPLY_FREE): WAITING,
     (WAITING, NameQueryInput.REPLY_UNKNOWN): DOUBTFUL,
     (WAITING, NameQueryInput.REPLY_TAKEN): TAKEN,
+    (WAITING, NameQueryInput.REPLY_RETRY): RETRY,
+    (WAITING, NameQueryInput.TREE_STEPPED): RETRY,
     (WAITING, NameQueryInput.ALL_REPLIED): FREE,
     (WAITING, NameQueryInput.TIMEOUT): UNKNOWN,
     (WAITING, NameQueryInput.OUTRANKED): TAKEN,
     (DOUBTFUL, NameQueryInput.REPLY_FREE): DOUBTFUL,
     (DOUBTFUL, NameQueryInput.REPLY_UNKNOWN): DOUBTFUL,
     (DOUBTFUL, NameQueryInput.REPLY_TAKEN): TAKEN,
+    (DOUBTFUL, NameQueryInput.REPLY_RETRY): RETRY,
+    (DOUBTFUL, NameQueryInput.TREE_STEPPED): RETRY,
     (DOUBTFUL, NameQueryInput.ALL_REPLIED): UNKNOWN,
     (DOUBTFUL, NameQueryInput.TIMEOUT): UNKNOWN,
     (DOUBTFUL, NameQueryInput.OUTRANKED): TAKEN,
@@ -73,7 +79,7 @@ def test_every_input_in_every_state_has_the_expected_next_state_or_is_refused(
 
 def test_a_state_is_final_if_it_takes_no_input() -> None:
     assert TRANSITIONS.keys() == set(NameQueryState)
-    assert {FREE, TAKEN, UNKNOWN} == FINAL
+    assert {FREE, TAKEN, UNKNOWN, RETRY} == FINAL
 
 
 def test_a_name_is_free_only_if_all_brokers_have_replied_and_none_was_in_doubt() -> None:
@@ -91,9 +97,16 @@ REPLIES: Final = {
     NameStatus.FREE: NameQueryInput.REPLY_FREE,
     NameStatus.UNKNOWN: NameQueryInput.REPLY_UNKNOWN,
     NameStatus.TAKEN: NameQueryInput.REPLY_TAKEN,
+    NameStatus.RETRY: NameQueryInput.REPLY_RETRY,
 }
-RESULTS: Final = {FREE: NameStatus.FREE, TAKEN: NameStatus.TAKEN, UNKNOWN: NameStatus.UNKNOWN}
-TIMEOUT_US: Final = microseconds(ms=Parameters().name_query_timeout_ms)
+RESULTS: Final = {
+    FREE: NameStatus.FREE,
+    TAKEN: NameStatus.TAKEN,
+    UNKNOWN: NameStatus.UNKNOWN,
+    RETRY: NameStatus.UNKNOWN,  # no time is left to query anew
+}
+PARAMETERS: Final = Parameters(name_query_retry_ms=Parameters().name_query_timeout_ms)
+TIMEOUT_US: Final = microseconds(ms=PARAMETERS.name_query_timeout_ms)
 
 
 class Reach:
@@ -158,12 +171,13 @@ class NameQueryMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.context = Context(Identity(ME, "own", 1), Parameters())
+        self.context = Context(Identity(ME, "own", 1), PARAMETERS)
         self.reach = Reach()
         topology = Topology.of(CELLS, [("own", "x"), ("own", "y")])
+        self.tree = topology.neighbourhood("own", 1)
         self.queries = NameQueries(
             self.context,
-            Tree(topology.neighbourhood("own", 1)),
+            Tree(self.tree),
             cast(Peers, self.reach),
             cast(Retirements, NobodyRetired()),
             cast(PubendNames, NoNames()),
@@ -227,6 +241,23 @@ class NameQueryMachine(RuleBasedStateMachine):
             refusal = NameReply(query.key, NameStatus.TAKEN, ME)
             assert ("y1", refusal) in sent or "y1" not in self.reach.open
 
+    @rule(own=st.booleans())
+    def step(self, own: bool) -> None:
+        """The epoch of an edge changes, of the own cell or of another one."""
+        epoch = ShapeVersion(count=2)
+        changed = tuple(
+            replace(record, edges=tuple(replace(edge, epoch=epoch) for edge in record.edges))
+            if own or "own" not in (record.name, *record.neighbours)
+            else record
+            for record in self.tree.cells
+        )
+        for model in self.models.values():
+            if own and model.state not in FINAL:
+                model.take(NameQueryInput.TREE_STEPPED)
+        change = TreeChange(self.tree, replace(self.tree, cells=changed), wider=False)
+        self.queries.reshape(change)
+        self.collect()
+
     @rule(part=st.sampled_from([1, 3]))
     def wait(self, part: int) -> None:
         """A part of the timeout passes; after the whole timeout no query is pending."""
@@ -255,10 +286,10 @@ class NameQueryMachine(RuleBasedStateMachine):
     @invariant()
     def the_class_is_in_the_state_of_the_table(self) -> None:
         for key, model in self.models.items():
-            pending = self.queries._queries.get(key)
+            pending = self.queries._questions.gathering(NameQuery, key)
             assert (pending is None) == (model.state in FINAL)
             if pending is not None:
-                assert pending.state is model.state
+                assert cast(Any, pending).state is model.state
 
     @invariant()
     def the_result_is_reported_once_and_is_the_final_state(self) -> None:

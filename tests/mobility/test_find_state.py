@@ -15,6 +15,7 @@ ANSWERS = (
     FindInput.ANSWER_CONTESTED,
 )
 ENDS = (FindInput.ALL_ANSWERED, FindInput.SOME_SILENT)
+RETRIES = (FindInput.ANSWER_RETRY, FindInput.TREE_STEPPED)
 
 
 def after(*inputs: FindInput) -> FindState:
@@ -49,8 +50,17 @@ def test_only_answers_of_all_brokers_that_they_host_none_end_as_none(
 
 @pytest.mark.parametrize("end", ENDS)
 def test_a_located_subscription_is_found_whatever_comes_after(end: FindInput) -> None:
-    for later in itertools.product(set(FindInput) - set(ENDS), repeat=2):
+    for later in itertools.product(set(FindInput) - {*ENDS, *RETRIES}, repeat=2):
         assert after(FindInput.ANSWER_FOUND, *later, end) is FindState.FOUND
+
+
+@pytest.mark.parametrize("retry", RETRIES)
+@pytest.mark.parametrize("before", [(), *((each,) for each in ANSWERS)])
+def test_a_search_whose_tree_has_changed_is_made_anew_whatever_was_found(
+    before: tuple[FindInput, ...], retry: FindInput
+) -> None:
+    expected = FindState.CONTESTED if FindInput.ANSWER_CONTESTED in before else FindState.RETRY
+    assert after(*before, retry) is expected
 
 
 def test_a_search_that_a_lesser_broker_outranks_creates_nothing() -> None:

@@ -179,8 +179,8 @@ def assemble(
     hosting = HostingBrokers(context, sessions, registry)
     moves = ForcedMoves(context, filters, registry)
     walks = Walks(context, tree, sessions, retirements)
-    finder = SubscriptionFinder(context, tree, walks, registry, hosting, corrupt, addresses)
-    collector = SubscriptionCollector(context, tree, walks, registry, corrupt, finder)
+    finder = SubscriptionFinder(context, walks, registry, hosting, corrupt, addresses)
+    collector = SubscriptionCollector(context, walks, registry, corrupt, finder)
     restored = (each.subscription for each in stored.subscriptions)
     lookups = Lookups(context, finder, registry, restored)
     retirement = Retirement(
@@ -241,7 +241,7 @@ def assemble(
         TreeStep(
             context,
             tree,
-            (partitions, exchange, announcements, router, sessions),
+            (partitions, exchange, announcements, router, name_queries, walks, sessions),
             (announcements, exchange, subends, pubends),
         ),
         inspection,

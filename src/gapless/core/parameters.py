@@ -38,6 +38,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     for four times as long counts as healed."""
     name_query_timeout_ms: int = 3_000
     """How long a broker waits for the replies to a name query."""
+    name_query_retry_ms: int = 50
+    """The pause before a name is queried anew because the tree has changed (RS-15a)."""
     find_timeout_ms: int = 3_000
     """How long a broker waits for the answers to a search for a durable subscription."""
     walk_timeout_ms: int = 3_000

@@ -11,7 +11,11 @@ have the name, so the query ends as UNKNOWN.
 Two brokers may query one name at the same time. Each receives the query of the other. The broker
 whose own name is greater is OUTRANKED and gives up, so at most one of them finds the name free.
 
-FREE, TAKEN and UNKNOWN are final: a query that has ended takes no input.
+The tree may change while a query is under way. A broker that knows another epoch of the edge that the
+query has crossed replies RETRY, and a step that changes edges of the own cell ends the query here.
+The query ends as RETRY, and its requester queries anew (RS-15a).
+
+FREE, TAKEN, UNKNOWN and RETRY are final: a query that has ended takes no input.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ class NameQueryState(Enum):
     FREE = "free"
     TAKEN = "taken"
     UNKNOWN = "unknown"
+    RETRY = "retry"
 
 
 class NameQueryInput(Enum):
@@ -38,6 +43,8 @@ class NameQueryInput(Enum):
     REPLY_FREE = "a reply: the name is not in use"
     REPLY_UNKNOWN = "a reply: some brokers did not reply"
     REPLY_TAKEN = "a reply: a broker has the name"
+    REPLY_RETRY = "a reply: the tree has changed"
+    TREE_STEPPED = "edges of the own cell have changed"
     ALL_REPLIED = "no reply is outstanding"
     TIMEOUT = "a reply did not come in time"
     OUTRANKED = "a broker of a lesser name queries the same name"
@@ -45,12 +52,15 @@ class NameQueryInput(Enum):
 
 _WAITING, _DOUBTFUL = NameQueryState.WAITING, NameQueryState.DOUBTFUL
 _FREE, _TAKEN, _UNKNOWN = NameQueryState.FREE, NameQueryState.TAKEN, NameQueryState.UNKNOWN
+_RETRY = NameQueryState.RETRY
 
 TRANSITIONS: Final[dict[NameQueryState, dict[NameQueryInput, NameQueryState]]] = {
     _WAITING: {
         NameQueryInput.REPLY_FREE: _WAITING,
         NameQueryInput.REPLY_UNKNOWN: _DOUBTFUL,
         NameQueryInput.REPLY_TAKEN: _TAKEN,
+        NameQueryInput.REPLY_RETRY: _RETRY,
+        NameQueryInput.TREE_STEPPED: _RETRY,
         NameQueryInput.ALL_REPLIED: _FREE,
         NameQueryInput.TIMEOUT: _UNKNOWN,
         NameQueryInput.OUTRANKED: _TAKEN,
@@ -59,6 +69,8 @@ TRANSITIONS: Final[dict[NameQueryState, dict[NameQueryInput, NameQueryState]]] =
         NameQueryInput.REPLY_FREE: _DOUBTFUL,
         NameQueryInput.REPLY_UNKNOWN: _DOUBTFUL,
         NameQueryInput.REPLY_TAKEN: _TAKEN,
+        NameQueryInput.REPLY_RETRY: _RETRY,
+        NameQueryInput.TREE_STEPPED: _RETRY,
         NameQueryInput.ALL_REPLIED: _UNKNOWN,
         NameQueryInput.TIMEOUT: _UNKNOWN,
         NameQueryInput.OUTRANKED: _TAKEN,
@@ -66,6 +78,7 @@ TRANSITIONS: Final[dict[NameQueryState, dict[NameQueryInput, NameQueryState]]] =
     _FREE: {},
     _TAKEN: {},
     _UNKNOWN: {},
+    _RETRY: {},
 }
 
 FINAL: Final = frozenset(state for state, inputs in TRANSITIONS.items() if not inputs)

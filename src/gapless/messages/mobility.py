@@ -9,6 +9,7 @@ import msgspec
 
 from gapless.core.ids import BrokerId
 from gapless.core.numbers import ComposedName, Count, Epoch, Name, Signed
+from gapless.messages.overlay import PathEpochs
 
 __all__ = [
     "CollectSubscriptions",
@@ -64,6 +65,8 @@ class FindStatus(IntEnum):
     """Some broker did not answer, and may host it."""
     CONTESTED = 3
     """Another broker searches for the same name now, and may create it."""
+    RETRY = 4
+    """The tree has changed meanwhile: the requester asks anew (RS-15a)."""
 
 
 class SubscriptionHost(msgspec.Struct, frozen=True, array_like=True):
@@ -87,6 +90,8 @@ class FindSubscription(msgspec.Struct, frozen=True, array_like=True, tag=True):
     name: Name
     wait_ms: Count
     """How long the sender waits. Each broker on the way waits a little less than that."""
+    path_epochs: PathEpochs = ()
+    """Of the edges that the question crosses (RS-15a)."""
 
 
 class SubscriptionFound(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -126,6 +131,8 @@ class CollectSubscriptions(msgspec.Struct, frozen=True, array_like=True, tag=Tru
     after: tuple[Name, BrokerId]
     """The page starts after this name and broker."""
     wait_ms: Count
+    path_epochs: PathEpochs = ()
+    """Of the edges that the question crosses (RS-15a)."""
 
 
 class SubscriptionsCollected(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -136,3 +143,5 @@ class SubscriptionsCollected(msgspec.Struct, frozen=True, array_like=True, tag=T
     more: bool
     silent: tuple[BrokerId, ...] = ()
     """Brokers that did not answer; of many only some."""
+    retry: bool = False
+    """Whether the tree has changed meanwhile, so that the requester asks anew (RS-15a)."""

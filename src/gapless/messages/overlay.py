@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import IntEnum
 from functools import cached_property
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
 from gapless.core.ids import BrokerId, CellId, PubendId
+from gapless.core.limits import DELTA_MAX
 from gapless.core.numbers import Clock, ComposedName, Count, Name, Signed
 from gapless.core.ticks import Tick
 
@@ -28,6 +29,7 @@ __all__ = [
     "Packet",
     "Partition",
     "PartitionInfo",
+    "PathEpochs",
     "PeerSessionId",
     "PubendProperties",
     "Quality",
@@ -73,6 +75,12 @@ class ShapeVersion(msgspec.Struct, frozen=True, array_like=True, gc=False, order
 
 FIRST_SHAPE: Final = ShapeVersion()
 """The shape version of a cell, and the epoch of an edge, that no operation has changed."""
+
+
+PathEpochs: TypeAlias = Annotated[
+    tuple[tuple[CellId, CellId, ShapeVersion], ...], msgspec.Meta(max_length=DELTA_MAX + 1)
+]
+"""The edges of a path that have an epoch above the first one: both cells, in order, and the epoch."""
 
 
 class CellRole(IntEnum):
@@ -288,6 +296,8 @@ class NameStatus(IntEnum):
     """A broker has such a pubend or is creating it."""
     UNKNOWN = 2
     """A queried broker did not answer."""
+    RETRY = 3
+    """The tree has changed meanwhile: the requester queries anew (RS-15a)."""
 
 
 class NameQuery(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -299,6 +309,8 @@ class NameQuery(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Of the requester."""
     number: Count
     """Counts the queries of the requester in its incarnation."""
+    path_epochs: PathEpochs = ()
+    """Of the edge that the query crosses (RS-15a)."""
 
     @property
     def key(self) -> tuple[BrokerId, int, int]:

@@ -3,6 +3,9 @@
 Every broker on the way merges its own subscriptions with those of the brokers behind it and passes
 the first ones on. So a page has a bounded size however large the overlay is. The pages are in the
 order of names and brokers, and two subscriptions of one name stand side by side.
+
+A page whose tree has changed is collected anew after ``name_query_retry_ms``, until
+``find_timeout_ms`` has passed (RS-15a).
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from gapless.core.limits import (
     SHOWN_TEXT_MAX,
     SILENT_NAMED_MAX,
 )
+from gapless.core.parameters import microseconds
 from gapless.messages.clients import RefusalCause, Refused
 from gapless.messages.mobility import (
     CollectSubscriptions,
@@ -34,7 +38,6 @@ from gapless.messages.operating import AllDurableList, ListAllDurable
 from gapless.mobility.find import SubscriptionFinder
 from gapless.mobility.protocols import CorruptNames, SubscriptionsByName
 from gapless.mobility.walk import Walks
-from gapless.overlay.tree import Tree
 from gapless.subscribers.subscription import HostedSubscription
 
 __all__ = ["SubscriptionCollector", "first_page"]
@@ -65,7 +68,7 @@ class _Page:
         self._entries = own
         self._key = key
         self._silent: list[BrokerId] = []
-        self._done: list[CollectDone] = []
+        self._retry = False
         self._limit: tuple[str, BrokerId] | None = None
         """The end of the shortest page that has more entries behind it."""
 
@@ -74,10 +77,6 @@ class _Page:
         """Brokers without an open session are not waited for: the list says who is missing."""
         return False
 
-    def report_to(self, done: CollectDone) -> None:
-        """Give the page to one more receiver."""
-        self._done.append(done)
-
     def take(self, answer: SubscriptionsCollected) -> bool:
         """Take the page of a peer."""
         self._entries += answer.entries
@@ -85,17 +84,21 @@ class _Page:
         if answer.more and answer.entries:
             end = answer.entries[-1].place
             self._limit = end if self._limit is None else min(self._limit, end)
-        return False
+        self._retry |= answer.retry
+        return self._retry
 
-    def end(self, silent: tuple[BrokerId, ...]) -> None:
+    def tree_stepped(self) -> None:
+        """The edges of the own cell have changed."""
+        self._retry = True
+
+    def end(self, silent: tuple[BrokerId, ...]) -> SubscriptionsCollected:
         """Merge the pages. Behind the end of a page that is cut, entries may be missing."""
         limit = self._limit
         known = [each for each in self._entries if limit is None or each.place <= limit]
         entries, is_cut = first_page(known)
         named = tuple(dict.fromkeys((*self._silent, *silent)))[:SILENT_NAMED_MAX]
-        page = SubscriptionsCollected(self._key, entries, is_cut or limit is not None, named)
-        for done in self._done:
-            done(page)
+        more = is_cut or limit is not None
+        return SubscriptionsCollected(self._key, entries, more, named, self._retry)
 
 
 class SubscriptionCollector:
@@ -104,7 +107,6 @@ class SubscriptionCollector:
     def __init__(
         self,
         context: Context,
-        tree: Tree,
         walks: Walks,
         registry: SubscriptionsByName,
         corrupt: CorruptNames,
@@ -112,12 +114,10 @@ class SubscriptionCollector:
     ) -> None:
         self._context = context
         self._me = context.identity.broker
-        self._tree = tree
         self._walks = walks
         self._registry = registry
         self._corrupt = corrupt
         self._finder = finder
-        self._pages: dict[WalkKey, _Page] = {}
         self._listing: Counter[str] = Counter()
         """How many lists of each client are being collected."""
         self.handlers: Mapping[type, Callable[[str, Any], None]] = {ListAllDurable: self._list}
@@ -139,46 +139,58 @@ class SubscriptionCollector:
             reply = AllDurableList(call.request, entries, page.more, page.silent)
             self._context.notify(client, reply)
 
-        wait_ms = self._context.parameters.find_timeout_ms
-        asked = CollectSubscriptions(self._walks.next_key(), call.after, wait_ms)
-        self._gather(asked, None, done)
+        wait_us = microseconds(ms=self._context.parameters.find_timeout_ms)
+        self._collect(call.after, self._context.now + wait_us, done)
+
+    def _collect(self, after: tuple[str, BrokerId], deadline: int, done: CollectDone) -> None:
+        """Collect a page; anew if the tree has changed and time is left."""
+        pause_us = microseconds(ms=self._context.parameters.name_query_retry_ms)
+
+        def collected(page: SubscriptionsCollected) -> None:
+            if page.retry and self._context.now + pause_us < deadline:
+                self._context.call_later(pause_us, lambda: self._collect(after, deadline, done))
+            else:
+                done(page)
+
+        wait_ms = (deadline - self._context.now) // microseconds(ms=1)
+        asked = CollectSubscriptions(self._walks.next_key(), after, wait_ms)
+        self._gather(asked, None, collected)
 
     def asked(self, peer: BrokerId, asked: CollectSubscriptions) -> None:
         """Answer with the page of this broker and of all brokers behind it."""
-        cell = self._tree.neighbourhood.cell_of(peer)
-        if cell is None or self._walks.is_looped(asked.key):
+        cell = self._walks.source_of(peer, asked)
+        if cell is None:
             return
 
         def answer(page: SubscriptionsCollected) -> None:
             self._walks.answer(peer, page)
 
-        running = self._pages.get(asked.key)
-        if running is not None:
-            running.report_to(answer)
+        nothing = SubscriptionsCollected(asked.key, (), more=False, silent=(self._me,))
+        if not self._walks.crosses_known_edges(cell, asked.path_epochs):
+            answer(replace(nothing, retry=True))
+        elif self._walks.join(CollectSubscriptions, asked.key, answer):
+            return
         elif self._walks.is_full:
-            answer(SubscriptionsCollected(asked.key, (), more=False, silent=(self._me,)))
+            answer(nothing)
         else:
             self._gather(asked, cell, answer)
 
     def _gather(
-        self, asked: CollectSubscriptions, source: CellId | None, done: CollectDone
+        self, asked: CollectSubscriptions, source: CellId | None, receiver: CollectDone
     ) -> None:
-        page = self._pages[asked.key] = _Page(self._own(asked.after), asked.key)
-        page.report_to(done)
-        page.report_to(lambda page: self._forget(page.key))
         self._walks.begin(
-            lambda wait_ms: CollectSubscriptions(asked.key, asked.after, wait_ms),
+            CollectSubscriptions,
+            asked.key,
+            lambda wait_ms, epochs: replace(asked, wait_ms=wait_ms, path_epochs=epochs),
             asked.wait_ms,
-            page,
+            _Page(self._own(asked.after), asked.key),
+            receiver,
             source=source,
         )
 
-    def _forget(self, key: WalkKey) -> None:
-        del self._pages[key]
-
     def answered(self, peer: BrokerId, answer: SubscriptionsCollected) -> None:
         """Take the page of a peer."""
-        self._walks.answered(peer, answer)
+        self._walks.answered(CollectSubscriptions, peer, answer)
 
     def _own(self, after: tuple[str, BrokerId]) -> list[DurableEntry]:
         hosted = {each.name: each for each in self._registry.durable()}

@@ -7,12 +7,16 @@ subscription over does not host it. One that was down or cut off may not know th
 answer of the greatest epoch wins, and an answer that a known claim contradicts does not count
 (:mod:`.hosting`). Of several subscriptions of one name the one at the least broker is found.
 
+A search whose tree has changed is made anew after ``name_query_retry_ms``, until its time is over
+(RS-15a). Then a host that was found counts; otherwise the result is UNKNOWN.
+
 :mod:`.walk` passes the question over the tree, :mod:`.find_state` has the states of a search.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
@@ -21,6 +25,7 @@ from gapless.core.address import Address
 from gapless.core.context import Context
 from gapless.core.ids import BrokerId, CellId
 from gapless.core.limits import SILENT_NAMED_MAX
+from gapless.core.parameters import microseconds
 from gapless.messages.mobility import (
     FindStatus,
     FindSubscription,
@@ -31,7 +36,6 @@ from gapless.messages.mobility import (
 from gapless.mobility.find_state import FINAL, FindInput, FindState, next_state
 from gapless.mobility.protocols import CorruptNames, KnownClaims, SubscriptionsByName
 from gapless.mobility.walk import Walks
-from gapless.overlay.tree import Tree
 
 __all__ = ["ClientAddresses", "FindDone", "FindResult", "SubscriptionFinder", "preferred"]
 
@@ -41,7 +45,7 @@ class FindResult(NamedTuple):
 
     status: FindStatus
     host: SubscriptionHost | None = None
-    """If the status is FOUND."""
+    """If the status is FOUND, or known in spite of RETRY."""
     silent: tuple[BrokerId, ...] = ()
     """Brokers that did not answer; if the status is CONTESTED, the broker that searches too."""
 
@@ -56,12 +60,14 @@ _INPUTS: Final = {
     FindStatus.FOUND: FindInput.ANSWER_FOUND,
     FindStatus.UNKNOWN: FindInput.ANSWER_UNKNOWN,
     FindStatus.CONTESTED: FindInput.ANSWER_CONTESTED,
+    FindStatus.RETRY: FindInput.ANSWER_RETRY,
 }
 _STATUS: Final = {
     FindState.NONE: FindStatus.NONE,
     FindState.FOUND: FindStatus.FOUND,
     FindState.UNKNOWN: FindStatus.UNKNOWN,
     FindState.CONTESTED: FindStatus.CONTESTED,
+    FindState.RETRY: FindStatus.RETRY,
 }
 
 
@@ -86,24 +92,17 @@ def preferred(one: SubscriptionHost | None, other: SubscriptionHost) -> Subscrip
 class _Search:
     """One search that passes through this broker."""
 
-    def __init__(self, name: str, claims: KnownClaims, me: BrokerId) -> None:
-        self.name = name
+    def __init__(self, claims: KnownClaims, me: BrokerId) -> None:
         self.state = FindState.WAITING
         self._claims = claims
         self._me = me
         self._host: SubscriptionHost | None = None
         self._silent: list[BrokerId] = []
-        self._done: list[FindDone] = []
-        """The receivers of the result: several if brokers of one cell asked the same question."""
 
     @property
     def needs_all(self) -> bool:
         """Whether brokers without an open session are waited for too."""
         return self.state is not FindState.LOCATED
-
-    def report_to(self, done: FindDone) -> None:
-        """Give the result to one more receiver."""
-        self._done.append(done)
 
     def locate(self, host: SubscriptionHost) -> None:
         """This broker hosts it itself: only a newer host of a reachable broker is of interest."""
@@ -118,12 +117,17 @@ class _Search:
             if claim is not None and claim.rank > (host.epoch, host.broker):
                 # that broker has handed it over and does not know; this one would have ended it
                 is_ended = claim.broker == self._me
-                status = FindStatus.NONE if is_ended else FindStatus.UNKNOWN
+                if status is FindStatus.FOUND:
+                    status = FindStatus.NONE if is_ended else FindStatus.UNKNOWN
                 host, silent = None, () if is_ended else (*silent, claim.broker)
-        if status is FindStatus.FOUND and host is not None:
+        if status in {FindStatus.FOUND, FindStatus.RETRY} and host is not None:
             self._host = preferred(self._host, host)
         self._silent += silent
         return self._advance(_INPUTS[status])
+
+    def tree_stepped(self) -> None:
+        """The edges of the own cell have changed."""
+        self._advance(FindInput.TREE_STEPPED)
 
     def outrank(self, rival: BrokerId) -> bool:
         """A broker of a lesser name searches too; return whether this search has ended."""
@@ -134,14 +138,51 @@ class _Search:
         self.state = next_state(self.state, happened)
         return self.state in FINAL
 
-    def end(self, silent: tuple[BrokerId, ...]) -> None:
-        """The walk has ended: report the result."""
+    def end(self, silent: tuple[BrokerId, ...]) -> FindResult:
+        """Return the result."""
         if self.state not in FINAL:
             self._advance(FindInput.SOME_SILENT if silent else FindInput.ALL_ANSWERED)
         named = () if self.state is FindState.CONTESTED else silent
         brokers = tuple(dict.fromkeys((*self._silent, *named)))[:SILENT_NAMED_MAX]
-        host = self._host if self.state is FindState.FOUND else None
-        result = FindResult(_STATUS[self.state], host, brokers)
+        host = self._host if self.state in {FindState.FOUND, FindState.RETRY} else None
+        return FindResult(_STATUS[self.state], host, brokers)
+
+
+class _OwnSearch:
+    """The search of this broker for a name: one or several rounds."""
+
+    def __init__(self, name: str, deadline: int, *, hosted: bool) -> None:
+        self.name = name
+        self.deadline = deadline
+        self.hosted = hosted
+        self.round: tuple[WalkKey, _Search] | None = None
+        """The round under way; None during the pause before the next one."""
+        self._host: SubscriptionHost | None = None
+        """The host that earlier rounds have found."""
+        self._done: list[FindDone] = []
+        """The receivers of the result: several clients may look for one name."""
+
+    def report_to(self, done: FindDone) -> None:
+        """Give the result to one more receiver."""
+        self._done.append(done)
+
+    def begin_round(self, key: WalkKey, search: _Search) -> None:
+        """Note the round under way."""
+        self.round = key, search
+
+    def end_round(self, result: FindResult) -> FindResult:
+        """Keep the host that a round has found; return the result if no round follows."""
+        self.round = None
+        if result.host is not None:
+            self._host = preferred(self._host, result.host)
+        if result.status is not FindStatus.RETRY:
+            return result
+        if self._host is not None:
+            return FindResult(FindStatus.FOUND, self._host, result.silent)
+        return FindResult(FindStatus.UNKNOWN, None, result.silent)
+
+    def report(self, result: FindResult) -> None:
+        """Give the result to all receivers."""
         for done in self._done:
             done(result)
 
@@ -152,7 +193,6 @@ class SubscriptionFinder:
     def __init__(
         self,
         context: Context,
-        tree: Tree,
         walks: Walks,
         registry: SubscriptionsByName,
         claims: KnownClaims,
@@ -161,14 +201,12 @@ class SubscriptionFinder:
     ) -> None:
         self._context = context
         self._me = context.identity.broker
-        self._tree = tree
         self._walks = walks
         self._registry = registry
         self._claims = claims
         self._corrupt = corrupt
         self._addresses = addresses
-        self._searches: dict[WalkKey, _Search] = {}
-        self._own: dict[str, WalkKey] = {}
+        self._own: dict[str, _OwnSearch] = {}
         """The searches of this broker by their names."""
 
     @property
@@ -202,74 +240,92 @@ class SubscriptionFinder:
 
         ``hosted``: this broker does, and asks only brokers that can be reached for a newer host.
         """
-        running = self._own.get(name)
-        if running is not None:
-            self._searches[running].report_to(done)
+        own = self._own.get(name)
+        if own is not None:
+            own.report_to(done)
             return
-        key = self._own[name] = self._walks.next_key()
-        wait_ms = wait_ms or self._context.parameters.find_timeout_ms
-        host = self.host_here(name) if hosted else None
-        self._begin(FindSubscription(key, "", name, wait_ms), None, done, host)
+        longest_ms = self._context.parameters.find_timeout_ms
+        wait_ms = min(wait_ms or longest_ms, longest_ms)
+        deadline = self._context.now + microseconds(ms=wait_ms)
+        own = self._own[name] = _OwnSearch(name, deadline, hosted=hosted)
+        own.report_to(done)
+        self._begin_round(own)
+
+    def _begin_round(self, own: _OwnSearch) -> None:
+        key, search = self._walks.next_key(), _Search(self._claims, self._me)
+        own.begin_round(key, search)
+        wait_ms = (own.deadline - self._context.now) // microseconds(ms=1)
+        asked = FindSubscription(key, "", own.name, wait_ms)
+        host = self.host_here(own.name) if own.hosted else None
+        self._begin(asked, None, search, host, partial(self._round_ended, own))
+
+    def _round_ended(self, own: _OwnSearch, result: FindResult) -> None:
+        final = own.end_round(result)
+        pause_us = microseconds(ms=self._context.parameters.name_query_retry_ms)
+        is_late = self._context.now + pause_us >= own.deadline
+        if result.status is FindStatus.RETRY and not is_late:
+            self._context.call_later(pause_us, lambda: self._begin_round(own))
+            return
+        del self._own[own.name]  # the receivers may search again
+        own.report(final)
 
     def _begin(
         self,
         asked: FindSubscription,
         source: CellId | None,
-        done: FindDone,
+        search: _Search,
         host: SubscriptionHost | None,
+        receiver: FindDone,
     ) -> None:
-        key = asked.key
-        search = self._searches[key] = _Search(asked.name, self._claims, self._me)
-        search.report_to(lambda _: self._forget(key))  # the receivers may search again
-        search.report_to(done)
         if host is not None:
             search.locate(host)
         self._walks.begin(
-            lambda wait_ms: FindSubscription(key, asked.owner, asked.name, wait_ms),
+            FindSubscription,
+            asked.key,
+            lambda wait_ms, epochs: replace(asked, wait_ms=wait_ms, path_epochs=epochs),
             asked.wait_ms,
             search,
+            receiver,
             source=source,
         )
-
-    def _forget(self, key: WalkKey) -> None:
-        search = self._searches.pop(key)
-        if self._own.get(search.name) == key:
-            del self._own[search.name]
 
     # --- messages of peers ---------------------------------------------------------------------
 
     def asked(self, peer: BrokerId, asked: FindSubscription) -> None:
         """Answer when all brokers behind this one have answered, for them and for this one."""
-        cell = self._tree.neighbourhood.cell_of(peer)
-        if cell is None or self._walks.is_looped(asked.key):
+        cell = self._walks.source_of(peer, asked)
+        if cell is None:
             return
 
         def answer(result: FindResult) -> None:
             status, host, silent = result
             here = self.host_here(asked.name)
             if here is not None:
-                status, host = FindStatus.FOUND, preferred(host, here)
+                host = preferred(host, here)
+                status = status if status is FindStatus.RETRY else FindStatus.FOUND
             self._walks.answer(peer, SubscriptionFound(asked.key, status, host, silent))
 
-        running = self._searches.get(asked.key)
-        if running is not None:
-            running.report_to(answer)
+        if not self._walks.crosses_known_edges(cell, asked.path_epochs):
+            answer(FindResult(FindStatus.RETRY))
+        elif self._walks.join(FindSubscription, asked.key, answer):
+            return
         elif self._is_contested(asked):
             answer(FindResult(FindStatus.CONTESTED, silent=(self._me,)))
         elif self._walks.is_full:
             answer(FindResult(FindStatus.UNKNOWN, silent=(self._me,)))
         else:
-            self._begin(asked, cell, answer, self.host_here(asked.name))
+            search = _Search(self._claims, self._me)
+            self._begin(asked, cell, search, self.host_here(asked.name), answer)
 
     def _is_contested(self, asked: FindSubscription) -> bool:
         """Return whether this broker searches for the name too, and goes first.
 
         Of two brokers the one with the lesser name goes first; the other gives its search up.
         """
-        key = self._own.get(asked.name)
-        if key is None or self._registry.durable_named(asked.name) is not None:
+        own = self._own.get(asked.name)
+        if own is None or own.round is None or self._registry.durable_named(asked.name) is not None:
             return False
-        rival, requester = self._searches[key], asked.key.requester
+        (key, rival), requester = own.round, asked.key.requester
         if rival.state is FindState.LOCATED:
             return False
         self._context.mark("two brokers search for one subscription")
@@ -281,4 +337,4 @@ class SubscriptionFinder:
 
     def answered(self, peer: BrokerId, answer: SubscriptionFound) -> None:
         """Take the answer of a peer."""
-        self._walks.answered(peer, answer)
+        self._walks.answered(FindSubscription, peer, answer)

@@ -14,7 +14,10 @@ Two brokers may search for one name at the same time and both create it. Each re
 of the other. The broker whose name is greater is OUTRANKED, so at most one of them ends as NONE.
 The other ends as CONTESTED, and its client asks again.
 
-NONE, FOUND, UNKNOWN and CONTESTED are final: a search that has ended takes no input.
+A search whose tree has changed ends as RETRY, whatever was found: a cell may have been missed, and it
+may host the subscription under a greater epoch. Its requester asks anew (RS-15a).
+
+NONE, FOUND, UNKNOWN, CONTESTED and RETRY are final: a search that has ended takes no input.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ class FindState(Enum):
     FOUND = "found"
     UNKNOWN = "unknown"
     CONTESTED = "contested"
+    RETRY = "retry"
 
 
 class FindInput(Enum):
@@ -44,6 +48,8 @@ class FindInput(Enum):
     ANSWER_UNKNOWN = "an answer: some brokers did not answer"
     ANSWER_FOUND = "an answer: a broker hosts it"
     ANSWER_CONTESTED = "an answer: another broker searches for the name"
+    ANSWER_RETRY = "an answer: the tree has changed"
+    TREE_STEPPED = "edges of the own cell have changed"
     OUTRANKED = "a broker of a lesser name searches for the name"
     ALL_ANSWERED = "no broker is silent"
     SOME_SILENT = "the answers of some brokers are not waited for any longer"
@@ -57,6 +63,8 @@ _UNLOCATED: Final[dict[FindInput, FindState]] = {
     _Input.ANSWER_CONTESTED: _State.CONTESTED,
     _Input.OUTRANKED: _State.CONTESTED,
     _Input.SOME_SILENT: _State.UNKNOWN,
+    _Input.ANSWER_RETRY: _State.RETRY,
+    _Input.TREE_STEPPED: _State.RETRY,
 }
 
 TRANSITIONS: Final[dict[FindState, dict[FindInput, FindState]]] = {
@@ -78,11 +86,14 @@ TRANSITIONS: Final[dict[FindState, dict[FindInput, FindState]]] = {
         _Input.OUTRANKED: _State.LOCATED,
         _Input.ALL_ANSWERED: _State.FOUND,
         _Input.SOME_SILENT: _State.FOUND,
+        _Input.ANSWER_RETRY: _State.RETRY,
+        _Input.TREE_STEPPED: _State.RETRY,
     },
     _State.NONE: {},
     _State.FOUND: {},
     _State.UNKNOWN: {},
     _State.CONTESTED: {},
+    _State.RETRY: {},
 }
 
 FINAL: Final = frozenset(state for state, inputs in TRANSITIONS.items() if not inputs)

@@ -167,7 +167,7 @@ def test_an_invalid_line_is_named(tmp_path: Path) -> None:
 
 def test_the_order_of_seeded_parameters_is_frozen() -> None:
     """A run depends on its seed through the order of these names and the names of the streams."""
-    assert len(PACED_MS) == 35
+    assert len(PACED_MS) == 37
     assert [TINY[name] for name in TINY] == [
         (1, 2),
         (0, 300, 2_000),
