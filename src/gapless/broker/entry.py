@@ -13,6 +13,7 @@ from gapless.core.effects import Effect
 from gapless.core.events import MachineEvent, Written
 from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.limits import SHOWN_EVENT_MAX
+from gapless.core.message_counts import MessageCounts
 from gapless.core.parameters import Parameters
 from gapless.messages.records import IncarnationRecord, PutRecord, Record
 from gapless.messages.stored import StoredState
@@ -189,6 +190,11 @@ class Broker:
     def coverage_marks(self) -> Mapping[str, int]:
         """How often rare branches were taken."""
         return self.context.coverage_marks
+
+    @property
+    def message_counts(self) -> MessageCounts:
+        """The messages to and from peers, by kind."""
+        return self.context.message_counts
 
     @property
     def neighbourhood(self) -> Neighbourhood:

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from gapless.core.effects import Effect, Fetch, Notify, Send, SetPeers, Write
 from gapless.core.events import Fetched, Written
 from gapless.core.ids import BrokerId, CellId, ShbId
+from gapless.core.message_counts import MessageCounts
 from gapless.core.parameters import Parameters
 
 __all__ = [
@@ -89,6 +90,8 @@ class Context:
         self.effects: list[Effect] = []
         self.coverage_marks: dict[str, int] = {}
         """How often each rare branch was taken. The simulator reports those never taken."""
+        self.message_counts = MessageCounts()
+        """The messages to and from peers."""
         self._timers: list[tuple[int, int, Timer]] = []
         self._crowded = _TIMERS_CROWDED
         self._order = 0

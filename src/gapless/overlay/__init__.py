@@ -9,6 +9,7 @@ over sessions (:mod:`gapless.directory.announcements`): a broker learns that a p
 direction and its path, so that it can attach to a feeder nearer to the PHB. Brokers also spread
 which brokers were retired or have returned (:mod:`.retirements`). When the tree changes, all these
 modules change in one step (R13; :mod:`gapless.reshape.step`).
+A question to all brokers passes over the tree from cell to cell (:mod:`.questions`).
 The table of unreachable cells (:mod:`.partitions`) is for operators; no rule reads it.
 
 Invariants: no message of a dead session or an older incarnation changes state (I12). The direction

@@ -217,6 +217,7 @@ class PeerSession:
                 self._restart("gap in a session")
                 return
             self._expected += 1
+        self._context.message_counts.received(packet.messages)
         session = self.mine
         for message in packet.messages:
             if isinstance(message, Heartbeat):
@@ -233,7 +234,9 @@ class PeerSession:
         """Send messages in one packet."""
         assert self.theirs is not None, f"the session with {self.peer} is not open"
         self._sent += 1
-        self._send(self, Packet(self.mine, self.theirs, self._sent, tuple(messages)))
+        packet = Packet(self.mine, self.theirs, self._sent, tuple(messages))
+        self._context.message_counts.sent(packet.messages)
+        self._send(self, packet)
 
     # --- heartbeats --------------------------------------------------------------------------
 

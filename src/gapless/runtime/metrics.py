@@ -109,6 +109,12 @@ class Metrics(Collector):
                 for direction in ("in", "out"):
                     family.add_metric([kind, direction], getattr(traffic, f"{unit}_{direction}"))
             yield family
+        messages = CounterMetricFamily(
+            "gapless_messages", "Messages between brokers.", labels=["direction", "kind"]
+        )
+        for direction, kind, number in node.broker.message_counts:
+            messages.add_metric([direction, kind], number)
+        yield messages
         queued = GaugeMetricFamily(
             "gapless_queue_bytes", "Bytes that wait to be sent.", labels=["connection"]
         )

@@ -114,6 +114,10 @@ def _shown(results: Iterable[RunResult], total: int, *, as_json: bool) -> Iterab
             yield result
 
 
+def _sent(summary: Summary) -> int:
+    return sum(number for name, number in summary.messages.items() if name.startswith("out "))
+
+
 def _show_summary(summary: Summary, failures: list[RunResult]) -> None:
     out = console()
     table = Table(box=None, show_header=False, pad_edge=False)
@@ -124,6 +128,7 @@ def _show_summary(summary: Summary, failures: list[RunResult]) -> None:
         ("seeds", f"{summary.seeds:,}"),
         ("steps", f"{summary.steps:,} ({summary.steps_per_second:,.0f} a second and core)"),
         ("faults", faults or "none"),
+        ("messages", f"{_sent(summary):,} sent between brokers"),
         ("publications", f"{summary.publications:,}"),
         ("deliveries", f"{summary.deliveries:,}"),
         ("gaps", f"{summary.gaps:,}"),

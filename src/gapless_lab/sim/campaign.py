@@ -38,6 +38,8 @@ class Summary(msgspec.Struct, frozen=True):
     out_of_reach: dict[str, str]
     """Coverage marks that no run hit and none can, with the reasons."""
     steps_per_second: float
+    messages: dict[str, int]
+    """The messages between brokers, by direction and kind."""
 
 
 def run_many(
@@ -60,6 +62,7 @@ def summarise(results: Iterable[RunResult], *, known: Iterable[str] = ()) -> Sum
     """Aggregate the results of runs."""
     faults: dict[str, int] = {}
     marks: dict[str, int] = {}
+    messages: dict[str, int] = {}
     violations: dict[str, list[int]] = {}
     seeds = steps = publications = deliveries = gaps = 0
     seconds = 0.0
@@ -72,6 +75,7 @@ def summarise(results: Iterable[RunResult], *, known: Iterable[str] = ()) -> Sum
         seconds += result.seconds
         _add(faults, result.faults)
         _add(marks, result.coverage_marks)
+        _add(messages, result.messages)
         if result.violations:
             violations.setdefault(result.violations[0].name, []).append(result.options.seed)
     missed = sorted(mark for mark in {*known} if mark not in marks)
@@ -87,6 +91,7 @@ def summarise(results: Iterable[RunResult], *, known: Iterable[str] = ()) -> Sum
         never_hit=[mark for mark in missed if mark not in OUT_OF_REACH],
         out_of_reach={mark: OUT_OF_REACH[mark] for mark in missed if mark in OUT_OF_REACH},
         steps_per_second=round(steps / seconds) if seconds else 0,
+        messages=dict(sorted(messages.items())),
     )
 
 

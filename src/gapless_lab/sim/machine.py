@@ -11,6 +11,7 @@ from gapless.core.effects import Effect
 from gapless.core.errors import UsageError
 from gapless.core.events import MachineEvent
 from gapless.core.ids import BrokerId, CellId
+from gapless.core.message_counts import MessageCount
 from gapless.core.parameters import Parameters
 from gapless.messages.records import Record
 from gapless.overlay.neighbourhood import Neighbourhood
@@ -40,6 +41,10 @@ class SimulatedMachine(Protocol):
     @property
     def coverage_marks(self) -> Mapping[str, int]:
         """How often each rare branch was taken."""
+
+    @property
+    def message_counts(self) -> Iterable[MessageCount]:
+        """The messages to and from other machines, by kind."""
 
 
 Factory: TypeAlias = Callable[

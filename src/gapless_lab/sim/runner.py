@@ -49,6 +49,8 @@ class RunResult(msgspec.Struct, frozen=True):
     text_hash: str
     """The digest of all contents, if lines were written."""
     seconds: float
+    messages: dict[str, int] = {}
+    """The messages between brokers, by direction and kind."""
 
     @property
     def failed(self) -> bool:
@@ -203,6 +205,7 @@ class SimulationRun:
             trace_hash=world.trace.short_digest,
             text_hash=world.trace.text_digest if world.trace.full else "",
             seconds=seconds,
+            messages=dict(sorted(world.messages.items())),
         )
 
 

@@ -142,6 +142,8 @@ class World:
         self.violations: list[Violation] = []
         self.faults: dict[str, int] = {}
         self.coverage_marks: dict[str, int] = {}
+        self.messages: dict[str, int] = {}
+        """The messages that brokers have received (``in``) and sent (``out``), by direction and kind."""
         self.observers: list[WorldObserver] = []
         self.transcode: Callable[[Any], Any] | None = None
         """Encodes and decodes every packet; None unless the run tests the codec too."""
@@ -227,7 +229,7 @@ class World:
         host.crash_armed = False
         lost = host.disk.crash()
         self.note(host.broker, f"crashes ({why}), {lost} writes lost")
-        self._collect_coverage_marks(process)
+        self._collect_counts(process)
         self.network.stopped(host)
         self.connections.stopped(process)
         for observer in self.observers:
@@ -362,18 +364,21 @@ class World:
             self.trace.note(self.now, who, text)
 
     def finish(self) -> None:
-        """End the run: collect the machines' coverage marks and call the observers a last time."""
+        """End the run: collect the machines' counts and call the observers a last time."""
         for host in self.hosts.values():
             if host.process is not None:
-                self._collect_coverage_marks(host.process)
+                self._collect_counts(host.process)
         for mark in sorted(CONTRADICTIONS & self.coverage_marks.keys()):
             self.violate("contradiction", f"{mark}: simulated brokers do not lie (I1)")
         for observer in self.observers:
             observer.finished(self)
 
-    def _collect_coverage_marks(self, process: SimulatedProcess) -> None:
+    def _collect_counts(self, process: SimulatedProcess) -> None:
         for mark, count in process.machine.coverage_marks.items():
             self.coverage_marks[mark] = self.coverage_marks.get(mark, 0) + count
+        for direction, kind, number in process.machine.message_counts:
+            name = f"{direction} {kind}"
+            self.messages[name] = self.messages.get(name, 0) + number
 
 
 def _call(action: Callable[[], None], _: None) -> None:

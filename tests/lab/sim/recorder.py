@@ -9,6 +9,7 @@ from gapless.core.context import StepTime
 from gapless.core.effects import Effect
 from gapless.core.events import ClientRequest, MachineEvent, Received
 from gapless.core.ids import BrokerId, CellId
+from gapless.core.message_counts import MessageCount
 from gapless.core.parameters import Parameters
 from gapless.messages.records import Record
 from gapless.overlay.neighbourhood import Neighbourhood
@@ -35,6 +36,7 @@ class Recorder:
         self.steps: list[tuple[StepTime, MachineEvent]] = []
         self.due: int | None = None
         self.coverage_marks: dict[str, int] = {"recorded": 1}
+        self.message_counts = [MessageCount("out", "Hello", 2)]
 
     def step_all(self, events: Sequence[MachineEvent], now: StepTime) -> list[Effect]:
         return [effect for event in events for effect in self.step(event, now)]

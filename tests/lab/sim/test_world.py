@@ -142,6 +142,7 @@ def test_a_crash_loses_the_memory_and_counts_its_marks() -> None:
     world.crash(host)
     assert host.process is None
     assert world.coverage_marks == {"recorded": 1}
+    assert world.messages == {"out Hello": 2}
     world.start(host)
     assert machine(host) is not old
 

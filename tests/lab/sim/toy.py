@@ -24,6 +24,7 @@ from gapless.core.events import (
     Written,
 )
 from gapless.core.ids import BrokerId, CellId, PubendId
+from gapless.core.message_counts import MessageCounts
 from gapless.core.parameters import Parameters, microseconds
 from gapless.messages.clients import (
     Ack,
@@ -120,6 +121,10 @@ class ToyMachine(Subscribing):
     @property
     def coverage_marks(self) -> dict[str, int]:
         return self.context.coverage_marks
+
+    @property
+    def message_counts(self) -> MessageCounts:
+        return self.context.message_counts
 
     def step_all(self, events: Sequence[MachineEvent], now: StepTime) -> list[Effect]:
         return [effect for event in events for effect in self.step(event, now)]
