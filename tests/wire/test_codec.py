@@ -49,7 +49,7 @@ def tagged(module: ModuleType) -> set[str]:
         kind = getattr(module, name)
         is_struct = isinstance(kind, type) and issubclass(kind, msgspec.Struct)
         if is_struct and kind.__struct_config__.tag is not None:
-            found.add(name)
+            found.add(kind.__name__)  # an alias stands for the message
     return found
 
 
