@@ -1,4 +1,4 @@
-"""Limits are in one file: a limit elsewhere is found unless a table gives a reason.
+"""Limits are in few files: a limit elsewhere is found unless a table gives a reason.
 
 The tables come first; they are the rule. The checker below them reads the assignments of every module
 and class with ``ast`` and is itself tested on small planted limits.
@@ -12,14 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from gapless.core import limits
+from gapless.core import limits, request_limits
 
 SOURCES = Path(__file__).resolve().parent.parent / "src" / "gapless"
 
 # ---------------------------------------------------------------------------------------------
 # The tables.
 
-LIMIT_FILES = ("core/limits.py", "core/parameters.py", "core/plan_limits.py")
+FIXED_LIMITS = ("core/limits.py", "core/plan_limits.py", "core/request_limits.py")
+"""The files with fixed limits."""
+
+LIMIT_FILES = (*FIXED_LIMITS, "core/parameters.py")
 """The files with fixed limits and with those that an operator may set."""
 
 ENDINGS = ("_MAX", "_KEPT")
@@ -86,7 +89,7 @@ def found_limits() -> set[tuple[str, str]]:
     return {(name, stray) for path, name in paths for stray in stray_limits(name, path.read_text())}
 
 
-def test_limits_are_in_one_file() -> None:
+def test_limits_are_in_the_files_for_limits() -> None:
     unexplained = found_limits() - ALLOWED.keys()
     assert not unexplained, f"move to core/limits.py, or say why not in ALLOWED: {unexplained}"
 
@@ -96,8 +99,9 @@ def test_every_allowance_is_needed() -> None:
     assert all((SOURCES / each).is_dir() for each in PACKAGES_APART)
 
 
-def test_every_limit_has_a_reason() -> None:
-    body = ast.parse((SOURCES / LIMIT_FILES[0]).read_text()).body
+@pytest.mark.parametrize("file", FIXED_LIMITS)
+def test_every_limit_has_a_reason(file: str) -> None:
+    body = ast.parse((SOURCES / file).read_text()).body
     named = [index for index, node in enumerate(body) if isinstance(node, ast.AnnAssign)]
     for index in named:
         text = body[index + 1] if index + 1 < len(body) else None
@@ -106,12 +110,12 @@ def test_every_limit_has_a_reason() -> None:
 
 
 def test_every_limit_is_used() -> None:
-    names = {name for name in vars(limits) if name.isupper()}
+    names = {name for module in (limits, request_limits) for name in vars(module) if name.isupper()}
     text = "\n".join(
         path.read_text()
         for folder in (SOURCES, Path(__file__).parent)
         for path in folder.rglob("*.py")
-        if path != SOURCES / LIMIT_FILES[0]
+        if path not in {SOURCES / file for file in FIXED_LIMITS}
     )
     unused = {name for name in names if name not in text}
     assert not unused

@@ -12,8 +12,8 @@ import pytest
 from gapless.core.context import Context, Identity
 from gapless.core.errors import ProtocolError
 from gapless.core.ids import BrokerId, CellId, ShbId
-from gapless.core.limits import UNICAST_BODY_BYTES_MAX
 from gapless.core.parameters import Parameters, microseconds
+from gapless.core.request_limits import UNICAST_BODY_BYTES_MAX
 from gapless.messages.overlay import CellRecord
 from gapless.messages.unicast import (
     REPLY_BODIES,

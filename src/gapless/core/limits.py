@@ -1,6 +1,7 @@
 """All fixed limits of gapless, each with its reason.
 
-The limits that an operator may set are in :mod:`.parameters`.
+The limits that an operator may set are in :mod:`.parameters`, those of requests to named brokers in
+:mod:`.request_limits`.
 
 When a limit is reached, an error names it or a documented behaviour follows. Nothing is cut off
 silently.
@@ -302,31 +303,6 @@ ROUTE_BROKERS_MAX: Final = 128
 
 REQUEST_ATTEMPTS_KEPT: Final = 8
 """Ids of one pending request that are remembered. A reply to an older attempt is ignored."""
-
-# --- requests to named brokers ----------------------------------------------------------------------
-
-UNICAST_REQUESTS_MAX: Final = 4_096
-"""Pending unicast requests of a broker above which it makes none for clients."""
-
-UNICAST_BODY_BYTES_MAX: Final = 1_048_576
-"""Bytes of the body of a unicast request or reply, about a full page of an operator's list. Every
-broker on the way checks it."""
-
-DUTY_PAUSE_MAX_S: Final = 60
-"""The longest pause between the attempts of a duty that has no end, in seconds."""
-
-WALK_QUESTIONS_MAX: Final = 32
-"""Cells that one walk over the tree asks at once."""
-
-WALK_CELLS_MAX: Final = 4_096
-"""Cells that one walk over the tree collects. Brokers that invent cells would make it endless."""
-
-WALK_BYTES_MAX: Final = 16_777_216
-"""Bytes of all records that one walk over the tree receives."""
-
-TREE_WALKS_MAX: Final = 64
-"""Walks over the tree that a broker makes for its clients at once. A further request is refused with
-UNAVAILABLE."""
 
 # --- replies to operators and error texts -----------------------------------------------------------
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from gapless.core.context import Context
-from gapless.core.limits import TREE_WALKS_MAX
+from gapless.core.request_limits import TREE_WALKS_MAX
 from gapless.inspection.show import page
 from gapless.messages.clients import RefusalCause, Refused
 from gapless.messages.operating import TreeWalked, WalkTree

@@ -26,15 +26,14 @@ import msgspec
 
 from gapless.core.context import Context, Timer
 from gapless.core.ids import BrokerId, CellId, ShbId
-from gapless.core.limits import (
-    SHOWN_ENTRIES_MAX,
-    SILENT_NAMED_MAX,
+from gapless.core.limits import SHOWN_ENTRIES_MAX, SILENT_NAMED_MAX
+from gapless.core.parameters import microseconds
+from gapless.core.request_limits import (
     UNICAST_BODY_BYTES_MAX,
     WALK_BYTES_MAX,
     WALK_CELLS_MAX,
     WALK_QUESTIONS_MAX,
 )
-from gapless.core.parameters import microseconds
 from gapless.messages.overlay import CellRecord, CellRole
 from gapless.messages.unicast import UnicastBody, Walk, Walked
 from gapless.overlay.tree import Tree

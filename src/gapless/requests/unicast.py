@@ -17,12 +17,12 @@ import msgspec
 
 from gapless.core.context import Context
 from gapless.core.ids import BrokerId, ShbId
-from gapless.core.limits import (
+from gapless.core.parameters import microseconds
+from gapless.core.request_limits import (
     DUTY_PAUSE_MAX_S,
     UNICAST_BODY_BYTES_MAX,
     UNICAST_REQUESTS_MAX,
 )
-from gapless.core.parameters import microseconds
 from gapless.messages.unicast import (
     REPLY_BODIES,
     UnicastBody,
