@@ -109,6 +109,10 @@ def test_metrics_count_partitions_and_bypasses() -> None:
                 found = await samples(node)
                 assert (found["gapless_peers_connected"], found["gapless_peers_expected"]) == (1, 2)
                 assert found["gapless_streams_cut_off"] == 0
+                for direction in ("in", "out"):
+                    assert (
+                        found[f"gapless_messages_total direction={direction}, kind=Heartbeat"] > 0
+                    )
                 await brokers["b1"].kill()
                 while (await samples(node))["gapless_streams_cut_off"] != 1:  # noqa: ASYNC110
                     await asyncio.sleep(0.01)
