@@ -37,6 +37,7 @@ from gapless.wire.parts import PacketPart, parts_of
 __all__ = [
     "CLIENT_NOTICES",
     "CLIENT_REQUESTS",
+    "INSIDE_TYPES",
     "LINK_PACKETS",
     "Codec",
     "decode_handshake",
@@ -282,9 +283,10 @@ class LinkCodec(Codec[Any]):
 
 CLIENT_REQUESTS: Final[Codec[Request]] = Codec(Request)
 CLIENT_NOTICES: Final[Codec[Notice]] = Codec(Notice)
-_INSIDE: Final[msgspec.msgpack.Decoder[Any]] = msgspec.msgpack.Decoder(
-    Hello | _InnerEnvelope | RelayBroken | RelayFull
-)
+_Inside: TypeAlias = Hello | _InnerEnvelope | RelayBroken | RelayFull
+INSIDE_TYPES: Final[tuple[Any, ...]] = get_args(_Inside)
+"""The types of relayed packets, as they are decoded."""
+_INSIDE: Final[msgspec.msgpack.Decoder[Any]] = msgspec.msgpack.Decoder(_Inside)
 _NUMBERED: Final = frozenset(
     kind.__name__ for kind in get_args(Request) if "request" in kind.__struct_fields__
 )

@@ -14,8 +14,8 @@ import msgspec
 from msgspec import inspect
 
 from gapless.core.ids import PubendId, ShbId
-from gapless.messages.overlay import RelayBroken, RelayFull
 from gapless.wire import CLIENT_REQUESTS, LINK_PACKETS
+from gapless.wire.codec import INSIDE_TYPES
 from gapless_lab.fuzz.vocabulary import EXTREME_FLOATS, EXTREME_INTS, Vocabulary
 
 __all__ = ["Generator", "link_types", "peer_message_types", "request_types", "shape_of"]
@@ -212,8 +212,7 @@ class Generator:
         """Return the packet inside a relayed one."""
         if depth > DEPTH_MAX:
             return None
-        kinds = (link_types()["Hello"], link_types()["Packet"], RelayBroken, RelayFull)
-        return self._struct(shape_of(self._random.choice(kinds)), "", depth + 2)
+        return self._struct(shape_of(self._random.choice(INSIDE_TYPES)), "", depth + 2)
 
 
 def _hashable(key: Any) -> Any:
