@@ -98,6 +98,19 @@ class Hub:
     def peer_drained(self, peer: BrokerId) -> None:
         del peer
 
+    def record_digest(self, peer: BrokerId) -> int:
+        del peer
+        return 0
+
+    def record_digest_received(self, peer: BrokerId, digest: int) -> None:
+        del peer, digest
+
+    def packet_received_outside(self, peer: BrokerId, packet: Any) -> None:
+        del peer, packet
+
+    def unsent(self, peer: BrokerId, messages: list[Any]) -> None:
+        del peer, messages
+
     def received(self, peer: BrokerId, message: Any) -> None:
         assert not isinstance(message, Packet)
         self.retirements.received(peer, message)

@@ -82,8 +82,10 @@ class Dispatch:
                 self.request(client, request)
             case LinkUp(peer):
                 each.sessions.link_up(peer)
+                each.control_sessions.link_up(peer)
             case LinkDown(peer):
                 each.sessions.link_down(peer)
+                each.control_sessions.link_down(peer)
             case LinkFull(peer):
                 each.sessions.link_full(peer)
             case LinkDrained(peer):
@@ -149,6 +151,7 @@ class Dispatch:
             CollectSubscriptions: each.collector.asked,
             SubscriptionsCollected: each.collector.answered,
             PartitionInfo: each.partitions.received,
+            **each.record_exchange.handlers,
             **each.exchange.handlers,
             **each.requests.handlers,
         }

@@ -16,6 +16,7 @@ from gapless.core.errors import UsageError
 from gapless.core.ids import BrokerId, CellId
 from gapless.core.limits import CELL_BROKERS_MAX
 from gapless.messages.overlay import FIRST_SHAPE, CellRecord, ShapeVersion
+from gapless.overlay.cell_records import by_name, is_live
 
 __all__ = ["CellRecord", "Neighbourhood", "Topology"]
 
@@ -62,15 +63,15 @@ class Topology(msgspec.Struct, frozen=True):
 
     def neighbourhood(self, cell: CellId, radius: int, version: int = 1) -> Neighbourhood:
         """Return the neighbourhood of a cell, which its brokers store."""
-        by_name = {each.name: each for each in self.cells}
+        cells = by_name(self.cells)
         order, distance = [cell], {cell: 0}
         for name in order:
             if distance[name] < radius:
-                for neighbour in by_name[name].neighbours:
+                for neighbour in cells[name].neighbours:
                     if neighbour not in distance:
                         distance[neighbour] = distance[name] + 1
                         order.append(neighbour)
-        return Neighbourhood(cell, version, tuple(by_name[name] for name in order))
+        return Neighbourhood(cell, version, tuple(cells[name] for name in order))
 
 
 class Neighbourhood(msgspec.Struct, frozen=True, dict=True):
@@ -89,8 +90,8 @@ class Neighbourhood(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def neighbours(self) -> tuple[CellId, ...]:
-        """The cells that the own cell has a live edge to."""
-        return self.neighbours_of(self.own)
+        """The cells that the own cell has a live edge to, and whose records are held."""
+        return self._neighbours
 
     @property
     def peers(self) -> tuple[BrokerId, ...]:
@@ -100,6 +101,10 @@ class Neighbourhood(msgspec.Struct, frozen=True, dict=True):
     def brokers(self, cell: CellId) -> tuple[BrokerId, ...]:
         """Return the brokers of a cell that is in the neighbourhood."""
         return self._by_name[cell].brokers
+
+    def active_brokers(self, cell: CellId) -> tuple[BrokerId, ...]:
+        """Return the brokers of a cell that take part in routing; the others are replaced (RS-3)."""
+        return self._by_name[cell].active_brokers
 
     def all_brokers(self) -> tuple[BrokerId, ...]:
         """Return every broker of the neighbourhood, nearest cells first."""
@@ -162,7 +167,11 @@ class Neighbourhood(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _by_name(self) -> dict[CellId, CellRecord]:
-        return {cell.name: cell for cell in self.cells}
+        return by_name(self.cells)
+
+    @cached_property
+    def _neighbours(self) -> tuple[CellId, ...]:
+        return tuple(cell for cell in self._live[self.own] if cell in self._by_name)
 
     @cached_property
     def _cell_by_broker(self) -> dict[BrokerId, CellId]:
@@ -173,10 +182,7 @@ class Neighbourhood(msgspec.Struct, frozen=True, dict=True):
         """The live edges of each cell, in the order of its record."""
         return {
             each.name: tuple(
-                edge.cell
-                for edge in each.edges
-                if edge.cell not in self._by_name
-                or self._by_name[edge.cell].epoch(each.name) == edge.epoch
+                edge.cell for edge in each.edges if is_live(self._by_name, each.name, edge)
             )
             for each in self.cells
         }

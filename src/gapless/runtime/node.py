@@ -19,7 +19,7 @@ from typing import Any
 from gapless.audit.brokers import BrokerAudit
 from gapless.broker import Broker
 from gapless.core.address import Address
-from gapless.core.effects import Fetch, Write
+from gapless.core.effects import Fetch, SetPeers, Write
 from gapless.core.errors import DiskFullError, UsageError
 from gapless.core.events import MachineEvent, Stopping
 from gapless.core.ids import BrokerId
@@ -331,9 +331,9 @@ class Node:
         """Disconnect a client."""
         self.clients.disconnect(client, reason)
 
-    def set_peers(self, peers: tuple[BrokerId, ...]) -> None:
+    def set_peers(self, wanted: SetPeers) -> None:
         """Have links with these brokers and no others."""
-        self.links.set_peers(peers)
+        self.links.set_peers(wanted)
 
     def write(self, write: Write) -> None:
         """Make changes durable; publishers are paused while too many bytes are pending."""
