@@ -91,7 +91,7 @@ class Neighbourhood(msgspec.Struct, frozen=True, dict=True):
     @property
     def neighbours(self) -> tuple[CellId, ...]:
         """The cells that the own cell has a live edge to, and whose records are held."""
-        return self._neighbours
+        return self.neighbours_of(self.own)
 
     @property
     def peers(self) -> tuple[BrokerId, ...]:
@@ -170,19 +170,21 @@ class Neighbourhood(msgspec.Struct, frozen=True, dict=True):
         return by_name(self.cells)
 
     @cached_property
-    def _neighbours(self) -> tuple[CellId, ...]:
-        return tuple(cell for cell in self._live[self.own] if cell in self._by_name)
-
-    @cached_property
     def _cell_by_broker(self) -> dict[BrokerId, CellId]:
         return {broker: cell.name for cell in self.cells for broker in cell.brokers}
 
     @cached_property
     def _live(self) -> dict[CellId, tuple[CellId, ...]]:
-        """The live edges of each cell, in the order of its record."""
+        """The live edges of each cell, in the order of its record.
+
+        The own cell is not at the border, so an edge to a cell whose record is not held is not live.
+        """
         return {
             each.name: tuple(
-                edge.cell for edge in each.edges if is_live(self._by_name, each.name, edge)
+                edge.cell
+                for edge in each.edges
+                if is_live(self._by_name, each.name, edge)
+                and (each.name != self.own or edge.cell in self._by_name)
             )
             for each in self.cells
         }

@@ -2,8 +2,9 @@
 
 Only the leader of a cell writes the record of the cell. A leader that got a record of its own cell
 in its own term from elsewhere has not written it, or has undone it: it takes such a record only if
-it proves the commit of an operation that it has locked. All other records are taken if they are
-newer. A set of records that makes no tree is refused as a whole.
+it proves the commit of an operation that it has locked. Otherwise it takes none of the records that
+came with it: neighbours that follow an operation which the own cell does not follow would be cut off
+from it. A set of records that makes no tree is refused as a whole as well.
 """
 
 from __future__ import annotations
@@ -48,20 +49,16 @@ class ReceivedRecords:
         self._proves_commit = proves_commit
 
     def received(self, peer: BrokerId, records: tuple[CellRecord, ...]) -> None:  # noqa: ARG002
-        """Apply the records that may be taken, in one step."""
-        taken = tuple(filter(self._may_take, records))
-        if not taken:
-            return
-        if self._step.is_consistent(taken):
-            self._step.apply(taken)
-        else:
+        """Apply the records in one step, or none of them."""
+        if not all(map(self._may_take, records)):
+            self._context.mark("record of the own cell from elsewhere")
+        elif not self._step.is_consistent(records):
             self._context.mark("records that make no tree")
+        else:
+            self._step.apply(records)
 
     def _may_take(self, record: CellRecord) -> bool:
         identity = self._context.identity
         held = self._step.record(record.name) if record.name == identity.cell else None
         leads = held is not None and held.leader == identity.broker and held.term == record.term
-        if not leads:
-            return True
-        self._context.mark("record of the own cell from elsewhere")
-        return self._proves_commit(record)
+        return not leads or self._proves_commit(record)
