@@ -82,6 +82,7 @@ from gapless.subscribers.subend import Subend
 CLOCK_START = microseconds(s=1_000_000)
 HOP_US = microseconds(ms=1)
 SYNC_US = microseconds(ms=1)
+REDIAL_US = microseconds(ms=50)
 
 _RECORDS = RecordPush | RecordList | RecordWant
 
@@ -306,7 +307,8 @@ class World:
         node.peers = tuple(peer for peer in neighbourhood.all_brokers() if peer != name)
         self.happen(name, None)
         node.dialled = node.admitted = ()
-        for peer in node.peers:
+        dialling = (each for each, other in self.nodes.items() if name in other.dialled)
+        for peer in (*node.peers, *dialling):
             self._connect(name, peer)
 
     def crash(self, name: BrokerId) -> None:
@@ -444,7 +446,12 @@ class World:
             if one not in right.linked:
                 self.happen(other, LinkDown(one))
 
+        def dialled_again() -> None:
+            if one not in right.linked:
+                self._connect(one, other)
+
         self.after(HOP_US, noticed)
+        self.after(REDIAL_US, dialled_again)
 
     def _send(self, source: BrokerId, target: BrokerId, packet: Any) -> None:
         if not isinstance(packet, Packet):

@@ -11,8 +11,8 @@ them can use a peer session. A message to another broker goes over the peer sess
 
 A control session carries a fixed set of messages. It ends when a peer session with the broker has
 opened, or when nothing has required it and no message has passed for a while. The end that was
-dialled keeps it while it is alive. If there is no room, the session that was idle for longest and
-is not required here gives way.
+dialled keeps it while it is alive. If there is no room for a session that is required here, one that
+is not required here gives way: the one that was idle for longest.
 
 The Hello of a peer session from a broker that is no neighbour yet is kept for a while: the step
 that makes the broker a neighbour takes it. Without it the other broker would wait until it repeats
@@ -283,7 +283,7 @@ class ControlSessions:
             self._need(broker, LinkTarget(broker, member.addresses))
 
     def _need(self, broker: BrokerId, target: LinkTarget) -> None:
-        held = self._sessions.get(broker) or self._make(broker)
+        held = self._sessions.get(broker) or self._make(broker, is_needed=True)
         if held is None:
             return
         held.set_target(target)
@@ -296,9 +296,9 @@ class ControlSessions:
         held.enter(ControlInput.STARTED)
         held.session.start()
 
-    def _make(self, broker: BrokerId) -> ControlSession | None:
+    def _make(self, broker: BrokerId, *, is_needed: bool = False) -> ControlSession | None:
         """Make a session without a link; None if there is no room."""
-        if len(self._sessions) >= self._sessions_max and not self._make_room():
+        if len(self._sessions) >= self._sessions_max and not self._make_room(is_needed):
             self._context.mark("too many control sessions")
             return None
         session = PeerSession(self._context, self, broker, "", self._numbers, self._send)
@@ -306,9 +306,16 @@ class ControlSessions:
         self._keep_ticking()
         return held
 
-    def _make_room(self) -> bool:
-        """End the session that was idle for longest, if it is not needed here."""
-        idle = [each for each in self._sessions.values() if not each.is_needed]
+    def _make_room(self, is_needed: bool) -> bool:
+        """End the session that was idle for longest and is not needed here.
+
+        An open one ends only for one that is needed here.
+        """
+        idle = [
+            each
+            for each in self._sessions.values()
+            if not each.is_needed and (is_needed or not each.is_open)
+        ]
         if not idle:
             return False
         self._end(min(idle, key=lambda each: each.used_at))
