@@ -99,8 +99,8 @@ class Dispatch:
             case ClientDown(client):
                 each.registry.client_down(client)
                 each.reads.client_down(client)
-            case ClientUp(client):
-                each.registry.client_up(client)
+            case ClientUp(client, capabilities):
+                each.registry.client_up(client, capabilities)
             case Stopping():
                 each.registry.save_positions()
             case None:

@@ -98,6 +98,7 @@ class Broker:
         corrupt_pubends: Mapping[PubendId, str] | None = None,
         corrupt_subscriptions: Mapping[str, str] | None = None,
         addresses: ClientAddresses | None = None,
+        overlay: str = "",
     ) -> None:
         """Start an incarnation. Corrupt state is not restored; each part has a reason (P8).
 
@@ -105,7 +106,7 @@ class Broker:
         Raises UsageError if the records belong to another broker or to another tree.
         """
         stored = StoredState.of(records)
-        configuration = configuration_of(broker, parameters.delta, neighbourhood)
+        configuration = configuration_of(broker, parameters.delta, neighbourhood, overlay)
         store_it = refuse_other_configuration(configuration, stored)
         incarnation = next_incarnation(stored, now.clock)
         self.context = Context(Identity(broker, cell, incarnation), parameters)

@@ -7,10 +7,11 @@ reshape operation; from then on it is durable, and changes only by such operatio
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 import msgspec
+from msgspec.structs import replace
 
 from gapless.core.errors import UsageError
 from gapless.core.ids import BrokerId, CellId
@@ -60,6 +61,18 @@ class Topology(msgspec.Struct, frozen=True):
                 f"{len(brokers)} cells with {count} edges are no tree: take out a cycle"
             )
         return topology
+
+    def with_addresses(self, addresses: Mapping[BrokerId, str]) -> Topology:
+        """Return the topology with the addresses of members, as ``host:port``."""
+        cells = []
+        for cell in self.cells:
+            found = ((each, addresses.get(each.broker)) for each in cell.members)
+            members = (
+                each if known is None else replace(each, addresses=(known,))
+                for each, known in found
+            )
+            cells.append(replace(cell, members=tuple(members)))
+        return Topology(tuple(cells))
 
     def neighbourhood(self, cell: CellId, radius: int, version: int = 1) -> Neighbourhood:
         """Return the neighbourhood of a cell, which its brokers store."""

@@ -227,7 +227,8 @@ class Node:
 
     def _make(self, opened: OpenedStore) -> None:
         settings, parameters = self.settings, self.settings.parameters
-        neighbourhood = settings.overlay.topology.neighbourhood(
+        overlay = settings.overlay
+        neighbourhood = overlay.topology_with_addresses().neighbourhood(
             settings.cell, parameters.neighbourhood_radius
         )
         self.broker = Broker(
@@ -240,6 +241,7 @@ class Node:
             corrupt_pubends=opened.pubends,
             corrupt_subscriptions=opened.subscriptions,
             addresses=self.addresses,
+            overlay=overlay.name,
         )
         self.driver = self.driver_class(self.broker, self, self._loop, self._fail)
         handle, handle_all = self.driver.handle, self.driver.handle_all
@@ -247,7 +249,7 @@ class Node:
         self.links = BrokerLinks(
             self.driver.handle,
             self._make_connection,
-            Connect(Role.BROKER, settings.name, overlay=settings.overlay.name),
+            Connect(Role.BROKER, settings.name, overlay=overlay.name),
             [peer for peer in neighbourhood.all_brokers() if peer != settings.name],
             self.addresses,
             parameters,
