@@ -93,11 +93,8 @@ class Node:
     def pubend_redirected(self, pubend: PubendId) -> None:
         """Ignore it: there are no other components."""
 
-    def record_digest(self, peer: BrokerId) -> int:  # noqa: ARG002
-        return 0
-
-    def record_digest_received(self, peer: BrokerId, digest: int) -> None:
-        """Ignore it: records do not change here."""
+    def records_differ(self, peer: BrokerId, own: int, theirs: int) -> None:
+        """Ignore it: there is no other component for records."""
 
     def packet_received_outside(self, peer: BrokerId, packet: Any) -> None:  # noqa: ARG002
         self.context.mark("packet from an unknown broker")

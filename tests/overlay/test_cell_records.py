@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gapless.core.limits import CELL_BROKERS_MAX, MEMBER_ADDRESSES_MAX
+from gapless.core.limits import CELL_BROKERS_MAX
+from gapless.core.overlay_limits import MEMBER_ADDRESSES_MAX
 from gapless.messages.overlay import (
     CellEdge,
     CellMember,

@@ -18,7 +18,7 @@ from gapless.messages.overlay import (
     RecordVersion,
     RecordWant,
 )
-from gapless.overlay.cell_records import by_name, merged
+from gapless.overlay.cell_records import RecordDigests, by_name, merged
 from gapless.overlay.neighbourhood import Neighbourhood, Topology
 from gapless.overlay.record_exchange import RecordExchange
 from gapless.overlay.tree import Tree
@@ -132,26 +132,25 @@ def test_wanted_records_are_pushed_as_far_as_they_are_held() -> None:
 
 
 def test_two_brokers_with_equal_records_have_equal_digests() -> None:
-    brokers = {cell: Broker(cell) for cell in "abcde"}
-    for one in brokers.values():
-        for other in one.open_peers():
-            me = one.context.identity.broker
-            assert one.exchange.digest(other) == brokers[other].exchange.digest(me)
-    assert brokers["b"].exchange.digest("a") != brokers["b"].exchange.digest("d")
+    digests = {cell: RecordDigests(LINE.neighbourhood(cell, 2).cells, 2) for cell in "abcde"}
+    for one, others in (("a", "bc"), ("b", "acd"), ("c", "abde")):
+        for other in others:
+            assert digests[one].of(other) == digests[other].of(one)
+    assert digests["b"].of("a") != digests["b"].of("d"), "other cells are within Δ of both"
 
 
-def test_equal_digests_send_nothing() -> None:
-    a, b = Broker("a"), Broker("b")
-    a.exchange.digest_received("b", b.exchange.digest("a"))
-    assert a.sent() == {}
+def test_a_newer_record_changes_the_digest() -> None:
+    cells = LINE.neighbourhood("a", 2).cells
+    newer = (cells[0], NEWER_B, cells[2])
+    assert RecordDigests(cells, 2).of("b") != RecordDigests(newer, 2).of("b")
 
 
 def test_the_side_with_the_newer_record_pushes_it_when_digests_differ() -> None:
     a, b = Broker("a"), Broker("b")
     b.step(NEWER_B)
     b.sent()
-    a.exchange.digest_received("b", b.exchange.digest("a"))
-    b.exchange.digest_received("a", a.exchange.digest("b"))
+    a.exchange.differ("b", 1, 2)
+    b.exchange.differ("a", 2, 1)
     (from_a,), (from_b,) = a.sent()["b"], b.sent()["a"]
     assert isinstance(from_a, RecordList)
     b.give("a", from_a)
@@ -169,14 +168,14 @@ def test_a_record_that_the_list_does_not_have_is_pushed() -> None:
 
 def test_a_list_is_repeated_only_after_a_while_or_a_change() -> None:
     a = Broker("a")
-    a.exchange.digest_received("b", 7)
+    a.exchange.differ("b", 1, 7)
     assert a.sent()
-    a.exchange.digest_received("b", 7)
+    a.exchange.differ("b", 1, 7)
     assert a.sent() == {}
-    a.exchange.digest_received("b", 8)
+    a.exchange.differ("b", 1, 8)
     assert a.sent()
     a.context.now += microseconds(ms=Parameters().retry_max_ms)
-    a.exchange.digest_received("b", 8)
+    a.exchange.differ("b", 1, 8)
     assert a.sent()
 
 

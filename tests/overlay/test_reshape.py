@@ -58,8 +58,7 @@ def test_the_session_of_a_broker_that_returns_has_a_greater_number() -> None:
         )
         peer_congested = peer_drained = staticmethod(lambda _: None)
         table_states = staticmethod(lambda _: ())
-        record_digest = staticmethod(lambda _: 0)
-        record_digest_received = packet_received_outside = unsent = staticmethod(lambda *_: None)
+        records_differ = packet_received_outside = unsent = staticmethod(lambda *_: None)
 
     context = Context(Identity("a", "a", 7), Parameters())
     near, alone = neighbourhood_of("a", "ab"), neighbourhood_of("a", "ac", version=2)

@@ -98,12 +98,8 @@ class Hub:
     def peer_drained(self, peer: BrokerId) -> None:
         del peer
 
-    def record_digest(self, peer: BrokerId) -> int:
-        del peer
-        return 0
-
-    def record_digest_received(self, peer: BrokerId, digest: int) -> None:
-        del peer, digest
+    def records_differ(self, peer: BrokerId, own: int, theirs: int) -> None:
+        del peer, own, theirs
 
     def packet_received_outside(self, peer: BrokerId, packet: Any) -> None:
         del peer, packet

@@ -87,7 +87,7 @@ def test_run_37_a_member_that_missed_an_operation_gets_the_records_by_the_digest
 
 
 def test_run_37_without_comparison_a_member_keeps_the_old_tree() -> None:
-    with patched(RecordExchange, "digest_received", lambda *_: None):
+    with patched(RecordExchange, "differ", lambda *_: None):
         world, _ = a_member_was_cut_off()
     assert neighbours(world, "j2") == ("i", "k")
 
@@ -129,7 +129,7 @@ def test_run_56_if_only_changed_records_are_told_there_is_no_bypass() -> None:
 
     with (
         patched(RecordExchange, "_changed_near", changed_only),
-        patched(RecordExchange, "digest_received", lambda *_: None),
+        patched(RecordExchange, "differ", lambda *_: None),
     ):
         world, x = a_cell_came_near()
     assert "m" not in world["i"].neighbourhood

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gapless.core.errors import ProtocolError
 from gapless.core.ids import PubendId
-from gapless.core.limits import RECORDS_MAX
+from gapless.core.overlay_limits import RECORDS_MAX
 from gapless.messages import (
     clients,
     mobility,

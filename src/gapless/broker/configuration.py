@@ -10,8 +10,6 @@ are not compared: brokers may move to other computers.
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from gapless.core.errors import UsageError
 from gapless.core.ids import BrokerId
 from gapless.core.limits import SHOWN_DIFFERENCES_MAX
@@ -27,13 +25,9 @@ def configuration_of(
     broker: BrokerId, delta: int, neighbourhood: Neighbourhood, overlay: str
 ) -> ConfigurationRecord:
     """Return the record of a configuration."""
-    cells = tuple(map(_without_addresses, neighbourhood.cells))
+    cells = tuple(cell.without_addresses() for cell in neighbourhood.cells)
     own, version = neighbourhood.own, neighbourhood.version
     return ConfigurationRecord(broker, own, delta, version, cells, overlay)
-
-
-def _without_addresses(cell: CellRecord) -> CellRecord:
-    return replace(cell, members=tuple(replace(each, addresses=()) for each in cell.members))
 
 
 def refuse_other_configuration(configuration: ConfigurationRecord, state: StoredState) -> bool:

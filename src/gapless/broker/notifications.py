@@ -102,13 +102,9 @@ class Notifications:
 
     # --- records of cells ----------------------------------------------------------------------
 
-    def record_digest(self, peer: BrokerId) -> int:
-        """Return the digest of the records near this broker and a peer (RS-4)."""
-        return self._components.record_exchange.digest(peer)
-
-    def record_digest_received(self, peer: BrokerId, digest: int) -> None:
-        """A Hello or a heartbeat of a peer contains the digest of its records."""
-        self._components.record_exchange.digest_received(peer, digest)
+    def records_differ(self, peer: BrokerId, own: int, theirs: int) -> None:
+        """The digests of the records near this broker and a peer differ (RS-4)."""
+        self._components.record_exchange.differ(peer, own, theirs)
 
     def records_received(self, peer: BrokerId, records: tuple[CellRecord, ...]) -> None:
         """A broker has sent records that are newer than those held."""

@@ -135,19 +135,6 @@ usual file systems allow no more."""
 CELL_BROKERS_MAX: Final = 50
 """Brokers in a cell. Each has a session with all others of the neighbourhood."""
 
-RECORDS_MAX: Final = 4_096
-"""Records of cells that a broker holds, and those in one message. A broker has a session with every
-broker within Δ, so more would be a mistake or a forgery; such records are refused."""
-
-MEMBER_ADDRESSES_MAX: Final = 8
-"""Addresses of one member of a cell."""
-
-CAPABILITIES_MAX: Final = 32
-"""Capabilities that a client names; each may change what its broker sends."""
-
-CAPABILITY_NAME_MAX: Final = 32
-"""Characters of the name of a capability."""
-
 NAME_QUERIES_MAX: Final = 10_000
 """Concurrent name queries of a broker, its own or received ones. A client that exceeds it is
 refused with UNAVAILABLE."""

@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from gapless.core.ids import BrokerId, CellId, PubendId
-from gapless.core.limits import RECORDS_MAX
 from gapless.core.numbers import Clock, ComposedName, Count, Name, Signed
+from gapless.core.overlay_limits import RECORDS_MAX
 from gapless.core.ticks import Tick
 
 __all__ = [
@@ -148,6 +148,11 @@ class CellRecord(msgspec.Struct, frozen=True, array_like=True, dict=True):
     def neighbours(self) -> tuple[CellId, ...]:
         """The cells that this record lists an edge to."""
         return tuple(edge.cell for edge in self.edges)
+
+    def without_addresses(self) -> CellRecord:
+        """Return the record with its members' names and roles only."""
+        members = tuple(CellMember(each.broker, each.role) for each in self.members)
+        return msgspec.structs.replace(self, members=members)
 
     def epoch(self, cell: CellId) -> ShapeVersion | None:
         """Return the epoch of the edge to a cell, or None if this record lists no such edge."""

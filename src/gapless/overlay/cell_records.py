@@ -9,14 +9,30 @@ border of what a broker holds the one record that it holds decides (RS-2).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
 
 from gapless.core.address import Address
 from gapless.core.errors import AddressError
 from gapless.core.ids import BrokerId, CellId
-from gapless.core.limits import CELL_BROKERS_MAX, MEMBER_ADDRESSES_MAX
-from gapless.messages.overlay import CellEdge, CellMember, CellRecord
+from gapless.core.limits import CELL_BROKERS_MAX
+from gapless.core.overlay_limits import MEMBER_ADDRESSES_MAX
+from gapless.messages.overlay import CellEdge, CellMember, CellRecord, RecordVersion
 
-__all__ = ["Records", "by_name", "is_live", "merged", "within", "wrong_form"]
+__all__ = [
+    "RecordDigests",
+    "Records",
+    "by_name",
+    "is_live",
+    "merged",
+    "versions_of",
+    "within",
+    "wrong_form",
+]
+
+_DIGEST_BYTES: Final = 8
 
 Records = Mapping[CellId, CellRecord]
 """Records by the names of their cells."""
@@ -57,6 +73,36 @@ def within(records: Records, cell: CellId, radius: int) -> dict[CellId, CellReco
                 distance[edge.cell] = distance[name] + 1
                 order.append(edge.cell)
     return {name: records[name] for name in order}
+
+
+def versions_of(records: Iterable[CellRecord]) -> list[RecordVersion]:
+    """Return the versions of records, in their order."""
+    return [RecordVersion(each.name, *each.version) for each in records]
+
+
+class RecordDigests:
+    """Digests of the records of a neighbourhood, for the comparison with peers (RS-4).
+
+    A digest is over the versions of the records of all cells within Δ of both ends. It is computed
+    once for each cell. Both ends get the same one if they hold the same records.
+    """
+
+    __slots__ = ("_cells", "_digests", "_radius")
+
+    def __init__(self, cells: Iterable[CellRecord], radius: int) -> None:
+        self._cells = by_name(cells)
+        self._radius = radius
+        self._digests: dict[CellId, int] = {}
+
+    def of(self, cell: CellId) -> int:
+        """Return the digest for the peers in a cell."""
+        found = self._digests.get(cell)
+        if found is None:
+            versions = versions_of(within(self._cells, cell, self._radius).values())
+            content = msgspec.msgpack.encode(sorted(versions, key=lambda each: each.cell))
+            digest = blake2b(content, digest_size=_DIGEST_BYTES).digest()
+            found = self._digests[cell] = int.from_bytes(digest, "big", signed=True)
+        return found
 
 
 def wrong_form(record: CellRecord, degree_max: int) -> str | None:

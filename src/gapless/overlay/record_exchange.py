@@ -20,25 +20,21 @@ decides and applies them.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from hashlib import blake2b
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
-
-import msgspec
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from gapless.core.context import Context
 from gapless.core.ids import BrokerId, CellId
-from gapless.core.limits import RECORDS_MAX
+from gapless.core.overlay_limits import RECORDS_MAX
 from gapless.core.parameters import microseconds
 from gapless.messages.overlay import (
     CellRecord,
     RecordList,
     RecordPush,
-    RecordVersion,
     RecordWant,
     ShapeVersion,
     Term,
 )
-from gapless.overlay.cell_records import Records, by_name, within, wrong_form
+from gapless.overlay.cell_records import Records, by_name, versions_of, within, wrong_form
 from gapless.overlay.peers import Peers
 from gapless.overlay.tree import Tree
 
@@ -77,9 +73,6 @@ class RecordExchange:
         self._radius = context.parameters.neighbourhood_radius
         self._degree_max = context.parameters.cell_degree_max
         self._repeat_us = microseconds(ms=context.parameters.retry_max_ms)
-        self._digests: dict[CellId, int] = {}
-        """By cell of a peer; of the current neighbourhood."""
-        self._digested = tree.neighbourhood
         self._told: dict[BrokerId, dict[CellId, Version]] = {}
         """By peer with a session: the versions that it was told, or has told, in this session."""
         self._compared: dict[BrokerId, _Comparison] = {}
@@ -142,38 +135,19 @@ class RecordExchange:
 
     # --- comparing ---------------------------------------------------------------------------
 
-    def digest(self, peer: BrokerId) -> int:
-        """Return the digest of the records of the cells within Δ of this broker and of a peer."""
-        neighbourhood = self._tree.neighbourhood
-        if self._digested is not neighbourhood:
-            self._digested = neighbourhood
-            self._digests.clear()
-        cell = neighbourhood.cell_of(peer)
-        if cell is None:
-            return 0
-        found = self._digests.get(cell)
-        if found is None:
-            found = self._digests[cell] = _digest(self._near(cell).values())
-        return found
-
-    def digest_received(self, peer: BrokerId, digest: int) -> None:
-        """Compare the digest of a peer; send the list of versions if it differs.
+    def differ(self, peer: BrokerId, own: int, theirs: int) -> None:
+        """The digests of this broker and of a peer differ: send the list of versions.
 
         The list is repeated after a while if neither digest has changed.
         """
-        own = self.digest(peer)
-        if own == digest:
-            self._compared.pop(peer, None)
-            return
-        last = self._compared.get(peer)
-        now = self._context.now
-        is_same = last is not None and (last.own, last.theirs) == (own, digest)
+        last, now = self._compared.get(peer), self._context.now
+        is_same = last is not None and (last.own, last.theirs) == (own, theirs)
         if last is not None and is_same and now - last.at < self._repeat_us:
             return
         self._context.mark("records compared")
-        self._compared[peer] = _Comparison(own, digest, now)
+        self._compared[peer] = _Comparison(own, theirs, now)
         cell = self._tree.neighbourhood.cell_of(peer)
-        versions = [] if cell is None else _versions(self._near(cell).values())
+        versions = [] if cell is None else versions_of(self._near(cell).values())
         self._context.send(peer, RecordList(tuple(versions[:RECORDS_MAX])))
 
     def session_closed(self, peer: BrokerId) -> None:
@@ -233,17 +207,3 @@ def _parts(items: Iterable[T]) -> Iterator[tuple[T, ...]]:
     while remaining:
         yield remaining[:RECORDS_MAX]
         remaining = remaining[RECORDS_MAX:]
-
-
-def _versions(records: Iterable[CellRecord]) -> list[RecordVersion]:
-    return [RecordVersion(each.name, *each.version) for each in records]
-
-
-_DIGEST_BYTES: Final = 8
-
-
-def _digest(records: Iterable[CellRecord]) -> int:
-    """Return a digest of the versions of records, which does not depend on their order."""
-    versions = sorted(_versions(records), key=lambda each: each.cell)
-    content = msgspec.msgpack.encode(versions)
-    return int.from_bytes(blake2b(content, digest_size=_DIGEST_BYTES).digest(), "big", signed=True)

@@ -37,6 +37,7 @@ from gapless.messages.overlay import (
     RelayProbe,
     TableState,
 )
+from gapless.overlay.cell_records import RecordDigests
 from gapless.overlay.neighbourhood import Neighbourhood
 from gapless.overlay.peer import Peer
 from gapless.overlay.relays import Relays
@@ -65,11 +66,8 @@ class PeerSessionListener(Protocol):
     def received(self, peer: BrokerId, message: Any) -> None:
         """A message was received over an open session."""
 
-    def record_digest(self, peer: BrokerId) -> int:
-        """Return the digest of the records near this broker and a peer (RS-4)."""
-
-    def record_digest_received(self, peer: BrokerId, digest: int) -> None:
-        """A Hello or a heartbeat contains the digest of the peer's records."""
+    def records_differ(self, peer: BrokerId, own: int, theirs: int) -> None:
+        """The digests of the records near this broker and a peer differ (RS-4)."""
 
     def packet_received_outside(self, peer: BrokerId, packet: Any) -> None:
         """A packet of no peer session: of a control session, or of a broker that is no neighbour."""
@@ -107,6 +105,8 @@ class PeerSessions:
 
     def _admit(self, neighbourhood: Neighbourhood) -> None:
         """Add an entry for every broker of the neighbourhood, nearest cells first."""
+        radius = self._context.parameters.neighbourhood_radius
+        self._digests = RecordDigests(neighbourhood.cells, radius)
         self._peers = {
             broker: self._peers.get(broker) or self._new_peer(broker, neighbourhood)
             for broker in neighbourhood.all_brokers()
@@ -248,7 +248,12 @@ class PeerSessions:
 
     def digest(self, peer: BrokerId) -> int:
         """Return the digest of records for the Hello to a peer."""
-        return self._listener.record_digest(peer)
+        return self._digests.of(self._peers[peer].direct.cell)
+
+    def _compare_records(self, session: PeerSession, theirs: int) -> None:
+        own = self._digests.of(session.cell)
+        if own != theirs:
+            self._listener.records_differ(session.peer, own, theirs)
 
     def opened(self, session: PeerSession) -> None:
         """A session has opened: take it, unless another one is active."""
@@ -280,7 +285,7 @@ class PeerSessions:
         self._send_heartbeat(session)
         self._relays.probe_now()
         self._listener.session_opened(session.peer, session.cell)
-        self._listener.record_digest_received(session.peer, session.peer_digest)
+        self._compare_records(session, session.peer_digest)
 
     def _deactivate(self, held: Peer, peer: BrokerId) -> None:
         """Close a session for the components; drop their messages of this step to it (R2)."""
@@ -292,7 +297,7 @@ class PeerSessions:
         """Pass on the table states and the digest of a heartbeat on the active session."""
         if self._peers[session.peer].active is session:
             self._listener.table_states_received(session.peer, heartbeat.tables)
-            self._listener.record_digest_received(session.peer, heartbeat.digest)
+            self._compare_records(session, heartbeat.digest)
 
     def message_received(self, session: PeerSession, message: Any) -> None:
         """Pass on a message; this end uses the session that the peer uses."""
@@ -412,6 +417,6 @@ class PeerSessions:
         peer = session.peer
         if self._peers[peer].active is session:
             tables = self._listener.table_states(peer)
-            self._context.send(peer, session.heartbeat(tables, self._listener.record_digest(peer)))
+            self._context.send(peer, session.heartbeat(tables, self._digests.of(session.cell)))
         else:
             session.send((session.heartbeat(()),))

@@ -42,7 +42,7 @@ from msgspec.structs import replace
 
 from gapless.core.context import Context, nothing
 from gapless.core.ids import BrokerId, CellId
-from gapless.core.limits import RECORDS_MAX
+from gapless.core.overlay_limits import RECORDS_MAX
 from gapless.messages.overlay import CellMember, CellRecord, ShapeVersion, Term
 from gapless.messages.records import NeighbourhoodRecord, PutRecord, StorageChange
 from gapless.overlay.cell_records import Records, by_name, merged, within

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 
 from gapless.core.ids import BrokerId, CellId
-from gapless.core.limits import CAPABILITIES_MAX, CAPABILITY_NAME_MAX
 from gapless.core.numbers import Count
+from gapless.core.overlay_limits import CAPABILITIES_MAX, CAPABILITY_NAME_MAX
 from gapless.core.version import PROTOCOL_VERSIONS
 
 __all__ = [
