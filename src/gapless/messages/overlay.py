@@ -246,7 +246,7 @@ class RecordList(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class RecordWant(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Asks for the records of some cells (RS-11)."""
+    """Asks for the records of some cells (RS-4)."""
 
     cells: Annotated[tuple[CellId, ...], msgspec.Meta(max_length=RECORDS_MAX)]
 
