@@ -19,7 +19,7 @@ from gapless.core.errors import (
 from gapless.core.events import Fetched, Written
 from gapless.core.ids import MembershipId, PubendId, ShbId, VectorEntry, VirtualTime
 from gapless.messages.clients import HostTime, Order, StartKind, StartPoint
-from gapless.messages.overlay import PubendProperties
+from gapless.messages.overlay import CellMember, PubendProperties, ShapeVersion, Term
 from gapless.messages.pubend_requests import LogHoldId
 from gapless.messages.records import (
     AppendPackedRow,
@@ -47,6 +47,15 @@ from gapless.messages.records import (
     SubscriptionRecord,
     TickCeilingRecord,
     TrimLog,
+)
+from gapless.messages.records.plans import (
+    NamedCell,
+    NearCells,
+    Newcomer,
+    PlannedCell,
+    PlannedStep,
+    PlanOrder,
+    PlanRecord,
 )
 from gapless.storage import Storage
 from gapless.storage.codec import encode_row
@@ -98,6 +107,17 @@ RECORDS: tuple[Record, ...] = (
         confirmed_filter_times=(HostTime(HOST, TIME),),
         former_host_guarantees=((QUOTES, (HostTime(HOST, TIME),)),),
         merge_exclusions=(MergeExclusionRecord(TRADES, 20, 0, 25),),
+    ),
+    PlanRecord(
+        PlanOrder(
+            *("p", (("a", "b"),), ("a", "b", "c"), (("a", "b"), ("b", "c"))),
+            newcomers=(Newcomer("c", CellMember("c1")),),
+            near=(NearCells("a", "b", 2),),
+        ),
+        (PlannedStep("append", ("c", "b")),),
+        *(3, 0),
+        (PlannedCell("b", Term(), ShapeVersion(Term(), 1)),),
+        (NamedCell("x", "x#b1.2"),),
     ),
 )
 

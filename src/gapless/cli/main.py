@@ -27,7 +27,19 @@ import typer
 import typer.core
 
 from gapless import __version__
-from gapless.cli import bench, durable, inspection, logs, pub, spark, sub, tokens, tools, up
+from gapless.cli import (
+    bench,
+    durable,
+    inspection,
+    logs,
+    pub,
+    spark,
+    sub,
+    tokens,
+    tools,
+    topo,
+    up,
+)
 from gapless.cli.extensions import add_commands
 from gapless.cli.options import CommandSettings
 from gapless.cli.output import print_error, print_note, print_traceback, while_read
@@ -103,6 +115,7 @@ app.command("broker", rich_help_panel=_LOCAL)(up.broker)
 app.command("pub", rich_help_panel=_CLIENTS)(pub.pub)
 app.command("sub", rich_help_panel=_CLIENTS)(sub.sub)
 app.command("status", rich_help_panel=_OPERATE)(inspection.status)
+inspection.topology.command("plan")(topo.plan)
 app.add_typer(inspection.topology, name="topo", rich_help_panel=_OPERATE)
 app.command("subscriptions", rich_help_panel=_OPERATE)(inspection.subscriptions)
 app.add_typer(durable.durable, name="durable", rich_help_panel=_OPERATE)

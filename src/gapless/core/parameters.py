@@ -12,6 +12,7 @@ import msgspec
 
 from gapless.core.errors import UsageError
 from gapless.core.limits import DELTA_MAX, PARAMETER_MAX, PARAMETER_TIME_MAX
+from gapless.core.plan_limits import PLAN_EXACT_CELLS_MAX
 
 __all__ = ["DEFAULTS", "Parameters", "allowed", "microseconds"]
 
@@ -45,6 +46,14 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     """How long a broker waits for the replies to a name query."""
     find_timeout_ms: int = 3_000
     """How long a broker waits for the answers to a search for a durable subscription."""
+
+    # plans
+    settle_ms: int = 5_000
+    """How long a plan waits between two operations on common cells for their edges to settle."""
+    plan_exact_cells: int = 7
+    """Trees of so many cells get a shortest plan."""
+    plan_replans: int = 5
+    """How often a plan is made anew because another operator has changed the tree."""
 
     # feeds
     attach_timeout_ms: int = 1_000
@@ -223,6 +232,10 @@ _MAY_BE_ZERO: Final = frozenset(
 without a delay or a limit that nothing fits into."""
 
 
+_GREATEST = {"delta": DELTA_MAX, "plan_exact_cells": PLAN_EXACT_CELLS_MAX}
+"""The greatest values of parameters with limits of their own."""
+
+
 def allowed(name: str, value: object) -> str | None:
     """Return which values a parameter may have, or None if it may have this one.
 
@@ -233,7 +246,7 @@ def allowed(name: str, value: object) -> str | None:
         return None if isinstance(value, bool) else "true or false"
     least = 0 if name in _MAY_BE_ZERO else 1
     most = PARAMETER_TIME_MAX if name.endswith(("_ms", "_s")) else PARAMETER_MAX
-    most = DELTA_MAX if name == "delta" else most
+    most = _GREATEST.get(name, most)
     if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
         return None
     return f"a whole number from {least} to {most:,}"

@@ -17,6 +17,7 @@ from gapless.messages.records import (
     LogHoldRecord,
     MemberRecord,
     NeighbourhoodRecord,
+    PlanRecord,
     PubendLocationRecord,
     PubendRecord,
     PublisherRecord,
@@ -61,6 +62,8 @@ class StoredState(NamedTuple):
     subscriptions: tuple[SubscriptionRecord, ...]
     staged: tuple[StagedRecord, ...]
     commits: tuple[CommitRecord, ...]
+    plans: tuple[PlanRecord, ...]
+    """At most one."""
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> StoredState:
@@ -85,6 +88,7 @@ class StoredState(NamedTuple):
             subscriptions=all_of(SubscriptionRecord),
             staged=all_of(StagedRecord),
             commits=all_of(CommitRecord),
+            plans=all_of(PlanRecord),
         )
 
 

@@ -49,6 +49,7 @@ from gapless.core.address import Address
 from gapless.core.errors import AddressError, UsageError, shortened
 from gapless.core.ids import BrokerId, CellId
 from gapless.core.limits import BROKER_NAME_BYTES_MAX, DELTA_MAX, GENERATED_CELLS_MAX, NAME_MAX
+from gapless.core.natural_order import natural_key
 from gapless.overlay.neighbourhood import Topology
 from gapless.runtime.parameter_values import ParameterValue, parameter_values
 from gapless.runtime.toml import read_toml, shown_value, toml_text
@@ -101,7 +102,7 @@ class OverlayConfig(msgspec.Struct, frozen=True, kw_only=True):
     def brokers(self) -> list[tuple[BrokerId, CellId]]:
         """Every broker with its cell, in natural order: b10 after b2."""
         found = ((broker, cell.name) for cell in self.topology.cells for broker in cell.brokers)
-        return sorted(found, key=lambda each: _counted(each[0]))
+        return sorted(found, key=lambda each: natural_key(each[0]))
 
     def topology_with_addresses(self) -> Topology:
         """Return the topology with the addresses that other brokers can dial, as far as known."""
@@ -146,14 +147,8 @@ def _check_name(name: str) -> None:
         )
 
 
-def _counted(name: str) -> tuple[tuple[str, int], ...]:
-    """Return the sort key of a name: b10 comes after b2, and b10a after b2b."""
-    parts = re.split("([0-9]+)", name)
-    return tuple(zip(parts[::2], (int(each) for each in [*parts[1::2], "0"]), strict=True))
-
-
 def _counted_edge(edge: tuple[str, ...]) -> tuple[tuple[tuple[str, int], ...], ...]:
-    return tuple(map(_counted, edge))
+    return tuple(map(natural_key, edge))
 
 
 class _OverlayFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -22,6 +22,7 @@ from gapless.messages.records.overlay import (
     NeighbourhoodRecord,
     RetirementRecord,
 )
+from gapless.messages.records.plans import PlanRecord
 from gapless.messages.records.pubend import (
     EndedMembershipRecord,
     KnownHostRecord,
@@ -57,6 +58,7 @@ __all__ = [
     "MergeExclusionRecord",
     "NeighbourhoodRecord",
     "PackedRow",
+    "PlanRecord",
     "PubendLocationRecord",
     "PubendRecord",
     "PublisherRecord",

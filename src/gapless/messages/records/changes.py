@@ -15,6 +15,7 @@ from gapless.messages.records.overlay import (
     NeighbourhoodRecord,
     RetirementRecord,
 )
+from gapless.messages.records.plans import PlanRecord
 from gapless.messages.records.pubend import (
     EndedMembershipRecord,
     KnownHostRecord,
@@ -60,6 +61,7 @@ Record: TypeAlias = (
     | PubendLocationRecord
     | RetirementRecord
     | SubscriptionRecord
+    | PlanRecord
 )
 
 
