@@ -19,7 +19,12 @@ SOURCES = Path(__file__).resolve().parent.parent / "src" / "gapless"
 # ---------------------------------------------------------------------------------------------
 # The tables.
 
-FIXED_LIMITS = ("core/limits.py", "core/plan_limits.py", "core/request_limits.py")
+FIXED_LIMITS = (
+    "core/limits.py",
+    "core/overlay_limits.py",
+    "core/plan_limits.py",
+    "core/request_limits.py",
+)
 """The files with fixed limits."""
 
 LIMIT_FILES = (*FIXED_LIMITS, "core/parameters.py")

@@ -30,6 +30,8 @@ from gapless.messages.mobility import (
 )
 from gapless.messages.overlay import (
     Announce,
+    CellMember,
+    CellRecord,
     Heartbeat,
     Hello,
     NameQuery,
@@ -39,6 +41,9 @@ from gapless.messages.overlay import (
     PartitionInfo,
     PeerSessionId,
     PubendProperties,
+    RecordList,
+    RecordPush,
+    RecordWant,
     RelayBroken,
     Relayed,
     RelayFull,
@@ -83,6 +88,7 @@ from gapless.messages.streams import (
     Unreadable,
 )
 from gapless.messages.unicast import UnicastReply, UnicastRequest, Walk, Walked
+from gapless.overlay.cell_records import versions_of
 from gapless.overlay.session import PROTOCOL
 from gapless.wire.codec import LINK_PACKETS, Message
 from gapless.wire.frames import HEADER_BYTES
@@ -281,6 +287,25 @@ def _relayed(facts: Facts) -> Iterator[Any]:
     yield Relayed(route, 2, hello_packet)
     yield Relayed(route, 2, RelayFull(route[::-1]))
     yield Relayed(route, 2, RelayBroken(route[::-1]))
+
+
+@_makes(RecordPush)
+def _record_push(facts: Facts) -> Iterator[Any]:
+    held = facts.world.topology.cells
+    far = CellRecord(f"z{next(_fresh)}", (CellMember(f"z{next(_fresh)}", addresses=("z:1",)),), ())
+    yield RecordPush(held)
+    yield RecordPush((far,))
+
+
+@_makes(RecordList)
+def _record_list(facts: Facts) -> Iterator[Any]:
+    yield RecordList(tuple(versions_of(facts.world.topology.cells)))
+    yield RecordList(())
+
+
+@_makes(RecordWant)
+def _record_want(facts: Facts) -> Iterator[Any]:
+    yield RecordWant((facts.me, facts.peer))
 
 
 @_makes(Superseded)

@@ -24,12 +24,12 @@ def start(
     broker: str = "b1",
     cell: str = "b",
     delta: int = 1,
-    version: int = 1,
+    overlay: str = "",
 ) -> list[Record]:
     """Start an incarnation from records; return them with those that it wrote first."""
     parameters = Parameters(delta=delta)
-    neighbourhood = topology.neighbourhood(cell, parameters.neighbourhood_radius, version)
-    made = Broker(broker, cell, parameters, neighbourhood, records, STEP_TIME)
+    neighbourhood = topology.neighbourhood(cell, parameters.neighbourhood_radius)
+    made = Broker(broker, cell, parameters, neighbourhood, records, STEP_TIME, overlay=overlay)
     (write,) = made.step(None, STEP_TIME)
     assert isinstance(write, Write)
     made.step(Written(write.write_id), STEP_TIME)
@@ -86,16 +86,24 @@ def test_another_tree_is_refused_and_the_difference_is_named() -> None:
     assert "delta was 1 and is 2" in refusal(records, delta=2)
 
 
-def test_a_tree_that_was_reshaped_is_not_compared_with_the_file() -> None:
+def test_another_overlay_is_refused() -> None:
+    text = refusal(start([], overlay="one"), overlay="two")
+    assert "the overlay was 'one' and is 'two'" in text
+
+
+def test_other_addresses_are_accepted() -> None:
+    moved = LINE.with_addresses({"a1": "10.0.0.1:7400"})
+    again = LINE.with_addresses({"a1": "10.0.0.2:7400"})
+    start(start([], moved), again)
+
+
+def test_after_the_first_step_the_tree_is_not_compared_with_the_file() -> None:
+    # RS-36
     records = start([])
     around = LINE.neighbourhood("b", 2, version=2)
     reshaped = NeighbourhoodRecord("b", 2, around.cells)
     smaller = Topology.of({"a": ["a1"], "b": ["b1"]}, [("a", "b")])
     start([*records, reshaped], smaller)
-
-
-def test_a_newer_version_of_the_tree_is_accepted_and_stored() -> None:
-    records = start([])
-    smaller = Topology.of({"a": ["a1"], "b": ["b1"]}, [("a", "b")])
-    (configuration,) = configurations(start(records, smaller, version=2))
-    assert (configuration.version, len(configuration.cells)) == (2, 2)
+    assert "delta was 1 and is 2" in refusal([*records, reshaped], smaller, delta=2)
+    assert "the overlay was" in refusal([*records, reshaped], smaller, overlay="other")
+    assert "belongs to" in refusal([*records, reshaped], smaller, broker="b2")

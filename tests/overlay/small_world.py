@@ -93,6 +93,15 @@ class Node:
     def pubend_redirected(self, pubend: PubendId) -> None:
         """Ignore it: there are no other components."""
 
+    def records_differ(self, peer: BrokerId, own: int, theirs: int) -> None:
+        """Ignore it: there is no other component for records."""
+
+    def packet_received_outside(self, peer: BrokerId, packet: Any) -> None:  # noqa: ARG002
+        self.context.mark("packet from an unknown broker")
+
+    def unsent(self, peer: BrokerId, messages: list[Any]) -> None:  # noqa: ARG002
+        self.context.mark("sent without a session")
+
     def table_states(self, peer: BrokerId) -> tuple[TableState, ...]:  # noqa: ARG002
         return ()
 

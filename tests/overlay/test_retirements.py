@@ -98,6 +98,15 @@ class Hub:
     def peer_drained(self, peer: BrokerId) -> None:
         del peer
 
+    def records_differ(self, peer: BrokerId, own: int, theirs: int) -> None:
+        del peer, own, theirs
+
+    def packet_received_outside(self, peer: BrokerId, packet: Any) -> None:
+        del peer, packet
+
+    def unsent(self, peer: BrokerId, messages: list[Any]) -> None:
+        del peer, messages
+
     def received(self, peer: BrokerId, message: Any) -> None:
         assert not isinstance(message, Packet)
         self.retirements.received(peer, message)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gapless.core.context import Context, Identity
+from gapless.core.ids import BrokerId
 from gapless.core.parameters import Parameters, microseconds
 from gapless.messages.overlay import Heartbeat, Hello, Packet, PeerSessionId
 from gapless.overlay.peer import Peer
@@ -32,8 +33,6 @@ THEIRS = PeerSessionId(7, 1)
 class End:
     """One end of a session; a test plays the other end."""
 
-    topology_version = 0
-
     def __init__(self, route: tuple[str, ...] = ()) -> None:
         self.context = Context(Identity("a", "a", 1), PARAMETERS)
         self.notified: list[PeerSessionState] = []
@@ -41,6 +40,9 @@ class End:
         self.session = PeerSession(
             self.context, self, "b", "b", itertools.count(1), lambda *_: None, route
         )
+
+    def digest(self, peer: BrokerId) -> int:  # noqa: ARG002
+        return 0
 
     def opened(self, session: PeerSession) -> None:
         self.notified.append(session.state)

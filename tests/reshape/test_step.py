@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from gapless.core.effects import SetPeers
 from gapless.core.ids import BrokerId, PubendId, ShbId
 from gapless.messages.overlay import CellEdge, CellMember, ShapeVersion
-from gapless.messages.records import NeighbourhoodRecord
+from gapless.messages.records import NeighbourhoodRecord, PutRecord, TickCeilingRecord
 from gapless.overlay.neighbourhood import Neighbourhood, Topology
-from gapless.reshape.step import gained, newest
+from gapless.reshape.changes import appended, shifted
+from gapless.reshape.step import gained, is_unused, stored_neighbourhood
 from tests.scenarios.brokers import Node, World
 
 P = PubendId("P")
@@ -35,15 +37,15 @@ def test_only_the_new_neighbour_of_a_moved_cell_becomes_wider(cell: str, found: 
     assert gained(near(cell, *BEFORE), near(cell, *AFTER)) == found
 
 
-def test_a_stored_neighbourhood_is_used_if_it_is_newer_than_the_configured_one() -> None:
-    configured = near("i", *BEFORE, version=2)
+def test_the_stored_records_are_used_instead_of_the_configured_ones() -> None:
+    configured = near("i", *BEFORE)
     stored = near("i", *AFTER, version=3)
-    older = near("i", *AFTER, version=1)
     other = near("k", *AFTER, version=9)
-    assert newest(configured, record(stored)).neighbours == ("k", "x")
-    assert newest(configured, record(older)) is configured
-    assert newest(configured, record(other)) is configured, "a broker does not change its cell"
-    assert newest(configured, None) is configured
+    found = stored_neighbourhood(configured, record(stored), "i", 1)
+    assert (found.neighbours, found.version) == (("k", "x"), 3)
+    unchanged = stored_neighbourhood(configured, record(other), "i", 1)
+    assert unchanged is configured, "a broker does not change its cell"
+    assert stored_neighbourhood(configured, None, "i", 1) is configured
 
 
 def record(neighbourhood: Neighbourhood) -> NeighbourhoodRecord:
@@ -56,7 +58,7 @@ def test_nothing_happens_before_the_record_is_durable() -> None:
     world.nodes["k"].disk.stopped = True
     world.shift("i", "j", "k")
     around = world.topology.neighbourhood("k", 1, version=2)
-    world["k"].reshape(around, then=lambda: done.append("k"))
+    world["k"].apply_records(world.topology.cells, then=lambda: done.append("k"))
     world.happen("k", None)
     world.run(s=1)
     assert not done
@@ -67,26 +69,48 @@ def test_nothing_happens_before_the_record_is_durable() -> None:
     world.happen("k", None)
     world.run(s=1)
     assert done == ["k"]
-    assert world.nodes["k"].disk.records["neighbourhood",] == record(around)
+    stored = world.nodes["k"].disk.records["neighbourhood",]
+    assert isinstance(stored, NeighbourhoodRecord)
+    assert set(stored.cells) == set(around.cells)
     assert "i" in world["k"].components.exchange.table_store.edges
 
 
-def test_a_neighbourhood_that_is_no_newer_or_of_another_cell_is_an_error() -> None:
+def test_records_and_other_changes_are_one_write() -> None:
+    world = World("p-j-i", "j-k")
+    world.shift("i", "j", "k")
+    before = len(world.nodes["k"].disk.unsynced)
+    world["k"].components.step.apply(
+        world.topology.cells, changes=(PutRecord(TickCeilingRecord(7)),)
+    )
+    world.happen("k", None)
+    (write,) = world.nodes["k"].disk.unsynced[before:]
+    assert [type(each.record) for each in write.changes] == [NeighbourhoodRecord, TickCeilingRecord]
+
+
+def test_other_changes_are_written_although_no_record_is_newer() -> None:
     world = World("p-n")
-    with pytest.raises(AssertionError, match="no newer"):
-        world["n"].reshape(world["n"].neighbourhood)
-    with pytest.raises(AssertionError, match="cannot become p"):
-        world["n"].reshape(world.topology.neighbourhood("p", 1, version=9))
+    done: list[str] = []
+    change = PutRecord(TickCeilingRecord(7))
+    version = world["n"].neighbourhood.version
+    world["n"].components.step.apply(
+        world.topology.cells, changes=(change,), then=lambda: done.append("n")
+    )
+    world.happen("n", None)
+    assert not done
+    world.run(ms=10)
+    assert done == ["n"]
+    assert change.record in world.nodes["n"].disk.load()
+    assert world["n"].neighbourhood.version == version
 
 
 def test_consecutive_steps_are_applied_in_order() -> None:
     world = World("p-j-i", "j-k")
     steps = [("i", "j", "k"), ("i", "k", "j"), ("i", "j", "p")]
     broker, seen = world["i"], []
-    for version, step in enumerate(steps, 2):
+    for step in steps:
         world.shift(*step)
-        around = world.topology.neighbourhood("i", 1, version)
-        broker.reshape(around, then=lambda: seen.append(broker.neighbourhood.neighbours))
+        cells = world.topology.cells
+        broker.apply_records(cells, then=lambda: seen.append(broker.neighbourhood.neighbours))
     world.happen("i", None)
     world.run(ms=10)
     assert seen == [("k",), ("j",), ("p",)]
@@ -96,11 +120,11 @@ def test_the_driver_receives_the_peers_of_the_new_neighbourhood(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     peers_set: list[tuple[BrokerId, tuple[BrokerId, ...]]] = []
-    relink = World._set_peers
+    set_peers = World._set_peers
 
-    def noted(world: World, node: Node, peers: tuple[BrokerId, ...]) -> None:
-        peers_set.append((node.name, peers))
-        relink(world, node, peers)
+    def noted(world: World, node: Node, wanted: SetPeers) -> None:
+        peers_set.append((node.name, tuple(each.broker for each in wanted.peers)))
+        set_peers(world, node, wanted)
 
     monkeypatch.setattr(World, "_set_peers", noted)
     world = World("p-j-i", "j-k")
@@ -114,14 +138,16 @@ def test_the_driver_receives_the_peers_of_the_new_neighbourhood(
     assert peers_set[1:] == peers_set[:1], "again in the next incarnation"
 
 
-def test_a_cell_that_was_never_used_raises_no_scope() -> None:
-    # as APPEND: no SHB was ever behind it, so nothing was filtered without it
-    world = World("p-j-i", "j-k")
-    world.shift("i", "j", "k")
-    world.apply_tree("k", unused=("i",))
-    world.run(ms=10)
-    assert "i" in world["k"].components.exchange.table_store.edges
-    assert "scope raised" not in world["k"].coverage_marks
+def test_a_cell_that_was_just_appended_raises_no_scope() -> None:
+    # no SHB was ever behind it, so nothing was filtered without it
+    j = tree("pj", "jk").cells[0]
+    new, neighbour = appended("i#j1.1", (CellMember("i1"),), j)
+    assert is_unused(new)
+    assert not is_unused(neighbour)
+    assert not is_unused(shifted(*tree("ij", "jk").cells)[0])
+
+
+def test_a_cell_that_gains_a_used_cell_raises_its_scope() -> None:
     world = World("p-j-i", "j-k")
     world.shift("i", "j", "k")
     world.apply_tree("k")

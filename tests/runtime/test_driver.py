@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 
 from gapless.core.context import StepTime
-from gapless.core.effects import DisconnectClient, Effect, Fetch, Notify, Send, SetPeers, Write
+from gapless.core.effects import (
+    DisconnectClient,
+    Effect,
+    Fetch,
+    LinkTarget,
+    Notify,
+    Send,
+    SetPeers,
+    Write,
+)
 from gapless.core.events import ClientDown, ClientUp, LinkFull, LinkUp, MachineEvent, Written
 from gapless.runtime.driver import Driver, MachineError
 from tests.runtime.nodes import LOOPS, run, until
@@ -59,8 +68,8 @@ class RecordingHandler:
     def disconnect(self, client: str, reason: str) -> None:
         self.done.append(("disconnect", client, reason))
 
-    def set_peers(self, peers: tuple[str, ...]) -> None:
-        self.done.append(("set peers", peers))
+    def set_peers(self, wanted: SetPeers) -> None:
+        self.done.append(("set peers", wanted))
 
     def write(self, write: Write) -> None:
         self.done.append(("write", write.write_id))
@@ -95,7 +104,7 @@ def test_every_effect_is_carried_out_in_order() -> None:
             Write(1, ()),
             Fetch(2, "trades", 1, 2, 3),
             DisconnectClient("two", "slow"),
-            SetPeers(("b2", "b3")),
+            SetPeers((LinkTarget("b2"),)),
         ]
         driven(machine, handler, []).handle(None)
         assert handler.done == [
@@ -104,7 +113,7 @@ def test_every_effect_is_carried_out_in_order() -> None:
             ("write", 1),
             ("fetch", 2),
             ("disconnect", "two", "slow"),
-            ("set peers", ("b2", "b3")),
+            ("set peers", SetPeers((LinkTarget("b2"),))),
         ]
 
     run(scenario())

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gapless.core.backoff import Backoff, BackoffWaits
+from gapless.core.effects import LinkTarget, SetPeers
 from gapless.core.events import LinkDown, LinkUp
 from gapless.core.parameters import Parameters
 from gapless.runtime.links import BrokerLinks
@@ -111,10 +112,10 @@ def test_a_peer_that_leaves_the_neighbourhood_loses_its_link() -> None:
         async with world("line:3") as brokers:
             node = brokers["b1"]
             await until(lambda: node.links.open_peers == ["b2", "b3"])
-            node.set_peers(("b2",))
+            node.set_peers(SetPeers((LinkTarget("b2"),)))
             assert node.links.open_peers == ["b2"]
             dials = node.links.dial_attempts
-            node.set_peers(("b2", "b3"))
+            node.set_peers(SetPeers((LinkTarget("b2"), LinkTarget("b3"))))
             await until(lambda: node.links.open_peers == ["b2", "b3"])
             assert node.links.dial_attempts > dials
 

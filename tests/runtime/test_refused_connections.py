@@ -100,9 +100,9 @@ def test_a_client_of_another_version_is_refused() -> None:
     ("handshake", "why"),
     [
         (Connect(Role.BROKER, "b1", overlay="another"), "overlay"),
-        (Connect(Role.BROKER, "b9", overlay="gapless"), "b9"),
+        (Connect(Role.BROKER, "b@9", overlay="gapless"), "no name"),
         (Connect(Role.BROKER, "b3", overlay="gapless"), "not vice versa"),
-        (Connect(Role.BROKER, "b2", overlay="gapless"), "no neighbour"),
+        (Connect(Role.BROKER, "b2", overlay="gapless"), "itself"),
     ],
 )
 def test_a_broker_of_another_overlay_or_neighbourhood_is_refused(
@@ -292,11 +292,39 @@ def test_a_message_with_a_wrong_field_and_no_number_closes_its_connection(frame:
     run(scenario())
 
 
+def test_a_broker_outside_the_neighbourhood_is_refused_beyond_a_limit() -> None:
+    # RS-35: it may need a control session; brokers without one must not fill the memory
+    async def scenario() -> None:
+        parameters = Parameters(control_sessions_max=2)
+        async with world("line:2", parameters=parameters) as brokers:
+            node = brokers["b2"]
+            made = []
+            for name in ("x1", "x2"):
+                made.append(await greeted(node.url, name))
+                assert name in node.links.open_peers
+            refused = await refusal(node.url, Connect(Role.BROKER, "x3", overlay="gapless"))
+            assert refused.code is DisconnectReason.UNKNOWN_BROKER
+            assert "control_sessions_max" in refused.reason
+            for peer in made:
+                await peer.close()
+
+    run(scenario())
+
+
+async def greeted(url: str, name: str) -> RawClient:
+    """Connect as a broker, and wait until the connection is accepted."""
+    peer = RawClient(url)
+    await peer.connect()
+    peer.send_handshake(Connect(Role.BROKER, name, overlay="gapless"))
+    assert isinstance(decode_handshake(await peer.body()), Connected)
+    return peer
+
+
 @pytest.mark.parametrize(
     ("handshake", "shown"),
     [
         (Connect(Role.CLIENT, "c", versions=(7,) * 100_000), "you have 7, 7"),
-        (Connect(Role.BROKER, "n" * 100_000, overlay="gapless"), "no neighbour"),
+        (Connect(Role.BROKER, "n" * 100_000, overlay="gapless"), "is no name of a broker"),
         (Connect(Role.BROKER, "b1", overlay="o" * 100_000), "this is the overlay"),
     ],
 )

@@ -58,7 +58,7 @@ from gapless.messages.clients import (
     SubscriptionStarted,
     Unsubscribe,
 )
-from gapless.messages.overlay import Packet, Quality
+from gapless.messages.overlay import Packet, Quality, RecordList, RecordPush, RecordWant
 from gapless.messages.records import (
     AppendPackedRow,
     AppendRow,
@@ -82,6 +82,9 @@ from gapless.subscribers.subend import Subend
 CLOCK_START = microseconds(s=1_000_000)
 HOP_US = microseconds(ms=1)
 SYNC_US = microseconds(ms=1)
+REDIAL_US = microseconds(ms=50)
+
+_RECORDS = RecordPush | RecordList | RecordWant
 
 Wanted = Callable[[BrokerId, BrokerId, Any], bool]
 """Tests whether a fault applies to a message from one broker to another."""
@@ -198,13 +201,21 @@ class Node:
         self.clients: dict[str, Client] = {}
         self.peers: tuple[BrokerId, ...] = ()
         """The peers to which it wants links."""
+        self.dialled: tuple[BrokerId, ...] = ()
+        """The brokers that it dials for control sessions."""
+        self.admitted: tuple[BrokerId, ...] = ()
+        self.linked: set[BrokerId] = set()
+        """The brokers with which it has a link, cut or not."""
 
 
 class World:
     """Brokers, links, disks, clients and the time."""
 
     def __init__(
-        self, *chains: str, cells: dict[CellId, list[BrokerId]] | None = None, **parameters: int
+        self,
+        *chains: str,
+        cells: dict[CellId, list[BrokerId]] | None = None,
+        **parameters: int,
     ) -> None:
         defaults = {"delta": 0, "retention_s": 0, "find_timeout_ms": 50}
         defaults |= {"idle_silence_max_ms": 1_000}
@@ -217,6 +228,8 @@ class World:
             edges += [*pairwise(line)]
             names |= {cell: [cell] for cell in line if cell not in names}
         topology = self.topology = Topology.of(names | (cells or {}), edges)
+        self.records_travel = False
+        """Whether brokers tell each other records of cells (RS-4); else only a test tells them."""
         self.now = microseconds(s=10)
         self.nodes: dict[BrokerId, Node] = {}
         self.faults: list[Fault] = []
@@ -293,9 +306,10 @@ class World:
         node.broker = Broker(name, node.cell, self.parameters, neighbourhood, node.disk.load(), now)
         node.peers = tuple(peer for peer in neighbourhood.all_brokers() if peer != name)
         self.happen(name, None)
-        for peer in node.peers:
-            if self.nodes[peer].broker is not None:
-                self._connect(name, peer)
+        node.dialled = node.admitted = ()
+        dialling = (each for each, other in self.nodes.items() if name in other.dialled)
+        for peer in (*node.peers, *dialling):
+            self._connect(name, peer)
 
     def crash(self, name: BrokerId) -> None:
         """Crash a broker: memory and unsynced writes are lost, links and clients notice."""
@@ -306,6 +320,11 @@ class World:
         node.clients = {}
         for peer in node.peers:
             self.happen(peer, LinkDown(name))
+        for peer in sorted(node.linked.difference(node.peers)):
+            self.happen(peer, LinkDown(name))
+        for peer in node.linked:
+            self.nodes[peer].linked.discard(name)
+        node.linked = set()
 
     def restart(self, name: BrokerId, *, clock_back_s: int = 0) -> None:
         """Crash a broker and start it again, optionally with its clock set back."""
@@ -341,8 +360,8 @@ class World:
                 self.after(SYNC_US, lambda: self._synced(node, broker))
             case Fetch():
                 self.after(SYNC_US, lambda: self._fetched(node, broker, effect))
-            case SetPeers(peers):
-                self._set_peers(node, peers)
+            case SetPeers():
+                self._set_peers(node, effect)
 
     def _synced(self, node: Node, broker: Broker) -> None:
         if node.broker is broker and not node.disk.stopped:
@@ -361,23 +380,25 @@ class World:
         cells |= {each.name: each for each in shifted(cells[moved], cells[old], cells[new])}
         self.topology = Topology(tuple(cells.values()))
 
-    def apply_tree(self, *names: BrokerId, unused: tuple[CellId, ...] = ()) -> None:
+    def apply_tree(self, *names: BrokerId) -> None:
         """Let brokers apply the current tree; it is on their disks a millisecond later."""
         for name in names:
-            broker = self[name]
-            version = broker.neighbourhood.version + 1
-            cell, reach = self.nodes[name].cell, self.parameters.neighbourhood_radius
-            broker.reshape(self.topology.neighbourhood(cell, reach, version), unused=unused)
+            self[name].apply_records(self.topology.cells)
             self.happen(name, None)
 
-    def _set_peers(self, node: Node, peers: tuple[BrokerId, ...]) -> None:
-        """Open links between a broker and the peers that both want them."""
-        before, node.peers = node.peers, peers
-        for peer in before:
-            if peer not in peers:
-                self.happen(peer, LinkDown(node.name))
-        for peer in peers:
-            if peer not in before and self.nodes[peer].broker is not None:
+    def _set_peers(self, node: Node, wanted: SetPeers) -> None:
+        """Open links between a broker and those that want them too; close the others.
+
+        What the broker has sent before arrives first.
+        """
+        node.peers = tuple(each.broker for each in wanted.peers)
+        node.dialled = tuple(each.broker for each in wanted.control)
+        node.admitted = wanted.admitted
+        linked = {*node.peers, *node.dialled, *node.admitted}
+        for peer in sorted(node.linked - linked):
+            self._disconnect(node.name, peer)
+        for peer in (*node.peers, *node.dialled):
+            if peer not in node.linked and peer in self.nodes:
                 self._connect(node.name, peer)
 
     # --- links -------------------------------------------------------------------------------
@@ -385,6 +406,8 @@ class World:
     def cut(self, one: BrokerId, other: BrokerId) -> None:
         """Cut a link in both directions; both ends notice."""
         self._cuts |= {(one, other), (other, one)}
+        self.nodes[one].linked.discard(other)
+        self.nodes[other].linked.discard(one)
         self.happen(one, LinkDown(other))
         self.happen(other, LinkDown(one))
 
@@ -402,10 +425,33 @@ class World:
         self._connect(one, other)
 
     def _connect(self, one: BrokerId, other: BrokerId) -> None:
-        wanted = one in self.nodes[other].peers and other in self.nodes[one].peers
-        if wanted and (one, other) not in self._cuts:
+        left, right = self.nodes[one], self.nodes[other]
+        wanted = one in right.peers and other in left.peers
+        wanted = wanted or one in right.dialled or other in left.dialled
+        is_up = left.broker is not None and right.broker is not None
+        if wanted and is_up and (one, other) not in self._cuts:
+            left.linked.add(other)
+            right.linked.add(one)
             self.happen(one, LinkUp(other))
             self.happen(other, LinkUp(one))
+
+    def _disconnect(self, one: BrokerId, other: BrokerId) -> None:
+        """Close a link; the other end notices when the last packet has arrived."""
+        left, right = self.nodes[one], self.nodes[other]
+        left.linked.discard(other)
+        right.linked.discard(one)
+        self.after(0, lambda: self.happen(one, LinkDown(other)))
+
+        def noticed() -> None:
+            if one not in right.linked:
+                self.happen(other, LinkDown(one))
+
+        def dialled_again() -> None:
+            if one not in right.linked:
+                self._connect(one, other)
+
+        self.after(HOP_US, noticed)
+        self.after(REDIAL_US, dialled_again)
 
     def _send(self, source: BrokerId, target: BrokerId, packet: Any) -> None:
         if not isinstance(packet, Packet):
@@ -413,6 +459,8 @@ class World:
             return
         kept: list[Any] = []
         for message in packet.messages:
+            if isinstance(message, _RECORDS) and not self.records_travel:
+                continue
             self.sent.append((self.now, source, target, message))
             copies = 1
             for fault in self.faults:

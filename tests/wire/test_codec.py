@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from gapless.core.errors import ProtocolError
 from gapless.core.ids import PubendId
+from gapless.core.overlay_limits import RECORDS_MAX
 from gapless.messages import (
     clients,
     mobility,
@@ -40,7 +41,15 @@ from gapless.wire import (
 )
 from gapless.wire.codec import Message, Notice, Request
 
-CARRIED_OTHERWISE = {"Hello", "Packet", "RelayBroken", "RelayFull", "Walk", "Walked"}
+CARRIED_OTHERWISE = {
+    "ControlFrame",
+    "Hello",
+    "Packet",
+    "RelayBroken",
+    "RelayFull",
+    "Walk",
+    "Walked",
+}
 
 
 def tagged(module: ModuleType) -> set[str]:
@@ -108,6 +117,37 @@ def test_a_relayed_packet_stays_encoded_until_the_end_of_its_route(inner: Any) -
 def test_an_invalid_relayed_packet_is_a_protocol_error() -> None:
     with pytest.raises(ProtocolError, match="a relayed packet is malformed"):
         LINK_PACKETS.decode(LINK_PACKETS.encode(relayed(2, ["nonsense"]))[HEADER_BYTES:])
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        overlay.Hello("a", "a", PeerSessionId(1, 1), None, 2, 0),
+        Packet(
+            PeerSessionId(1, 2),
+            PeerSessionId(3, 4),
+            5,
+            (overlay.RecordPush((overlay.CellRecord.first("a", ["a1"], ["b"]),)),),
+        ),
+    ],
+)
+def test_a_frame_of_a_control_session_survives_encoding_and_decoding(inner: Any) -> None:
+    frame = LINK_PACKETS.encode(overlay.ControlFrame(inner))
+    assert LINK_PACKETS.decode(frame[HEADER_BYTES:]) == overlay.ControlFrame(inner)
+
+
+def test_a_frame_of_a_control_session_contains_no_relayed_packet() -> None:
+    with pytest.raises(ProtocolError):
+        LINK_PACKETS.decode(
+            LINK_PACKETS.encode(overlay.ControlFrame(relayed(2, [])))[HEADER_BYTES:]
+        )
+
+
+def test_more_records_than_a_broker_may_hold_are_a_protocol_error() -> None:
+    many = overlay.RecordWant(("a",) * (RECORDS_MAX + 1))
+    packet = Packet(PeerSessionId(1, 1), PeerSessionId(1, 1), 1, (many,))
+    with pytest.raises(ProtocolError):
+        LINK_PACKETS.decode(LINK_PACKETS.encode(packet)[HEADER_BYTES:])
 
 
 def test_integers_and_floats_stay_distinct() -> None:

@@ -8,7 +8,7 @@ order in :func:`start` affects the behaviour of a broker.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from gapless.broker.notifications import Notifications
 from gapless.broker.stream_messages import StreamMessages
@@ -25,6 +25,7 @@ from gapless.inspection.lag import LagMeter
 from gapless.inspection.show import InspectionCalls
 from gapless.inspection.subscriptions import SubscriptionInspection
 from gapless.inspection.tree import TreeCalls
+from gapless.messages.overlay import RecordList, RecordPush, RecordWant
 from gapless.messages.stored import StoredState
 from gapless.mobility import (
     ForcedMoves,
@@ -35,8 +36,10 @@ from gapless.mobility import (
     Walks,
 )
 from gapless.mobility.find import ClientAddresses
+from gapless.overlay.control_sessions import ControlSessions
 from gapless.overlay.neighbourhood import Neighbourhood
 from gapless.overlay.partitions import Partitions
+from gapless.overlay.record_exchange import RecordExchange
 from gapless.overlay.retirements import Retirements
 from gapless.overlay.sessions import PeerSessions
 from gapless.overlay.tree import Tree
@@ -51,6 +54,7 @@ from gapless.requests.carrier import PubendRequests
 from gapless.requests.reads import ReadCalls
 from gapless.requests.tree_walk import TreeWalks
 from gapless.requests.unicast import UnicastHandler, UnicastRequests
+from gapless.reshape.received_records import ReceivedRecords, proves_nothing
 from gapless.reshape.step import TreeStep
 from gapless.retirement.consequences import Retirement
 from gapless.retirement.retire_calls import RetireCalls
@@ -66,7 +70,10 @@ from gapless.subscribers import (
     SubscriberCalls,
 )
 
-__all__ = ["Calls", "Components", "UnicastServer", "assemble", "start"]
+__all__ = ["CONTROL_MESSAGES", "Calls", "Components", "UnicastServer", "assemble", "start"]
+
+CONTROL_MESSAGES: Final = frozenset({RecordPush, RecordList, RecordWant})
+"""The messages that control sessions carry (RS-35)."""
 
 
 class Calls(Protocol):
@@ -90,6 +97,8 @@ class Components(NamedTuple):
 
     tree: Tree
     sessions: PeerSessions
+    control_sessions: ControlSessions
+    record_exchange: RecordExchange
     partitions: Partitions
     hosted: HostedPubends[AnyPubend]
     retirements: Retirements
@@ -121,6 +130,7 @@ class Components(NamedTuple):
     retirement: Retirement
     stream_messages: StreamMessages
     step: TreeStep
+    received_records: ReceivedRecords
     inspection: InspectionCalls
     calls: tuple[Calls, ...]
     """The components that answer requests of clients."""
@@ -140,6 +150,8 @@ def assemble(
     """Create all components from the stored state."""
     identity = context.identity
     sessions = PeerSessions(context, tree.neighbourhood, notifications)
+    control = ControlSessions(context, tree, sessions, CONTROL_MESSAGES, notifications)
+    record_exchange = RecordExchange(context, tree, sessions, notifications)
     partitions = Partitions(context, tree, sessions)
     hosted = HostedPubends[AnyPubend](corrupt_pubends)
     retirements = Retirements(context, sessions, stored.retirements, hosted, notifications)
@@ -205,9 +217,19 @@ def assemble(
         registry,
         subends,
     )
+    step = TreeStep(
+        context,
+        tree,
+        stored.neighbourhood,
+        record_exchange,
+        (partitions, exchange, announcements, router, name_queries, walks, sessions, control),
+        (announcements, exchange, subends, pubends),
+    )
     return Components(
         tree,
         sessions,
+        control,
+        record_exchange,
         partitions,
         hosted,
         retirements,
@@ -238,12 +260,8 @@ def assemble(
         collector,
         retirement,
         StreamMessages(context, router, reports, subends),
-        TreeStep(
-            context,
-            tree,
-            (partitions, exchange, announcements, router, name_queries, walks, sessions),
-            (announcements, exchange, subends, pubends),
-        ),
+        step,
+        ReceivedRecords(context, step, proves_nothing),
         inspection,
         calls=(
             PublisherCalls(
@@ -282,4 +300,4 @@ def start(components: Components, stored: StoredState, configured: Neighbourhood
     each.retirement.start()
     each.staging.start()
     if each.tree.neighbourhood is not configured:
-        each.step.update_peers()  # the driver knows only the configured peers
+        each.control_sessions.update_links()  # the driver knows only the configured peers

@@ -88,8 +88,10 @@ class Dispatch:
                 self.request(client, request)
             case LinkUp(peer):
                 each.sessions.link_up(peer)
+                each.control_sessions.link_up(peer)
             case LinkDown(peer):
                 each.sessions.link_down(peer)
+                each.control_sessions.link_down(peer)
             case LinkFull(peer):
                 each.sessions.link_full(peer)
             case LinkDrained(peer):
@@ -103,8 +105,8 @@ class Dispatch:
             case ClientDown(client):
                 each.registry.client_down(client)
                 each.reads.client_down(client)
-            case ClientUp(client):
-                each.registry.client_up(client)
+            case ClientUp(client, capabilities):
+                each.registry.client_up(client, capabilities)
             case Stopping():
                 each.registry.save_positions()
             case None:
@@ -159,6 +161,7 @@ class Dispatch:
             CollectSubscriptions: each.collector.asked,
             SubscriptionsCollected: each.collector.answered,
             PartitionInfo: each.partitions.received,
+            **each.record_exchange.handlers,
             **each.exchange.handlers,
             **each.requests.handlers,
             **each.unicast.handlers,

@@ -8,19 +8,20 @@ from gapless.broker.assembly import Components, assemble, start
 from gapless.broker.configuration import configuration_of, refuse_other_configuration
 from gapless.broker.dispatch import Dispatch, MessageObserver
 from gapless.broker.notifications import Notifications
-from gapless.core.context import Context, Identity, StepTime
+from gapless.core.context import Context, Identity, StepTime, nothing
 from gapless.core.effects import Effect
 from gapless.core.events import MachineEvent, Written
 from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.limits import SHOWN_EVENT_MAX
 from gapless.core.message_counts import MessageCounts
 from gapless.core.parameters import Parameters
+from gapless.messages.overlay import CellRecord
 from gapless.messages.records import IncarnationRecord, PutRecord, Record
 from gapless.messages.stored import StoredState
 from gapless.mobility.find import ClientAddresses
 from gapless.overlay.neighbourhood import Neighbourhood
 from gapless.overlay.tree import Tree
-from gapless.reshape.step import newest
+from gapless.reshape.step import stored_neighbourhood
 
 __all__ = ["Broker", "Running", "Starting", "next_incarnation"]
 
@@ -98,6 +99,7 @@ class Broker:
         corrupt_pubends: Mapping[PubendId, str] | None = None,
         corrupt_subscriptions: Mapping[str, str] | None = None,
         addresses: ClientAddresses | None = None,
+        overlay: str = "",
     ) -> None:
         """Start an incarnation. Corrupt state is not restored; each part has a reason (P8).
 
@@ -105,13 +107,14 @@ class Broker:
         Raises UsageError if the records belong to another broker or to another tree.
         """
         stored = StoredState.of(records)
-        configuration = configuration_of(broker, parameters.delta, neighbourhood)
+        configuration = configuration_of(broker, parameters.delta, neighbourhood, overlay)
         store_it = refuse_other_configuration(configuration, stored)
         incarnation = next_incarnation(stored, now.clock)
         self.context = Context(Identity(broker, cell, incarnation), parameters)
         self.context.begin_step(now)
         self._configured = neighbourhood
-        self._tree = Tree(newest(neighbourhood, stored.neighbourhood))
+        radius = parameters.neighbourhood_radius
+        self._tree = Tree(stored_neighbourhood(neighbourhood, stored.neighbourhood, broker, radius))
         self._corrupt_pubends = dict(corrupt_pubends or {})
         self._corrupt_subscriptions = dict(corrupt_subscriptions or {})
         self._addresses = {} if addresses is None else addresses
@@ -201,12 +204,8 @@ class Broker:
         """The cells within Δ of the own cell."""
         return self._tree.neighbourhood
 
-    def reshape(
-        self,
-        neighbourhood: Neighbourhood,
-        *,
-        unused: Collection[CellId] = (),
-        then: Callable[[], None] = lambda: None,
+    def apply_records(
+        self, records: Collection[CellRecord], then: Callable[[], None] = nothing
     ) -> None:
-        """Change to another neighbourhood in one durable step, then call ``then`` (R13)."""
-        self.components.step.reshape(neighbourhood, unused=unused, then=then)
+        """Apply records of cells in one durable step, then call ``then`` (R13)."""
+        self.components.step.apply(records, then=then)

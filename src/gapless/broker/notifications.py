@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
-from gapless.messages.overlay import Quality, TableState
+from gapless.messages.overlay import CellRecord, Quality, TableState
 from gapless.messages.unicast import UnicastBody
 from gapless.requests.unicast import UnicastAnswer
 
@@ -56,6 +56,7 @@ class Notifications:
         cell = each.tree.neighbourhood.cell_of(peer)
         if cell is not None:
             each.partitions.session_closed(peer, cell)
+        each.record_exchange.session_closed(peer)
         each.name_queries.session_closed(peer)
         each.walks.session_closed(peer)
         each.lookups.session_closed()
@@ -74,6 +75,24 @@ class Notifications:
         """A broker requests something of this one (D9)."""
         self._dispatch.unicast(requester, body, answer)
 
+    def unsent(self, peer: BrokerId, messages: list[Any]) -> None:
+        """There is no peer session for messages: a control session may carry them (RS-35)."""
+        self._components.control_sessions.unsent(peer, messages)
+
+    def packet_received_outside(self, peer: BrokerId, packet: Any) -> None:
+        """A packet of no peer session has arrived."""
+        self._components.control_sessions.packet_received(peer, packet)
+
+    def control_received(self, broker: BrokerId, message: Any) -> None:
+        """A message has arrived in a control session."""
+        self._dispatch.message(broker, message)
+
+    def control_session_opened(self, broker: BrokerId) -> None:
+        """A control session is open."""
+
+    def control_session_closed(self, broker: BrokerId) -> None:
+        """A control session has ended."""
+
     def peer_congested(self, peer: BrokerId) -> None:
         """Too much is queued for a peer (R40)."""
         self._components.router.pause_peer(peer)
@@ -89,6 +108,16 @@ class Notifications:
     def table_states_received(self, peer: BrokerId, states: tuple[TableState, ...]) -> None:
         """A heartbeat of a peer contains the states of the tables that it sends."""
         self._components.exchange.compare_states(peer, states)
+
+    # --- records of cells ----------------------------------------------------------------------
+
+    def records_differ(self, peer: BrokerId, own: int, theirs: int) -> None:
+        """The digests of the records near this broker and a peer differ (RS-4)."""
+        self._components.record_exchange.differ(peer, own, theirs)
+
+    def records_received(self, peer: BrokerId, records: tuple[CellRecord, ...]) -> None:
+        """A broker has sent records that are newer than those held."""
+        self._components.received_records.received(peer, records)
 
     # --- tables, pubends, retirements ----------------------------------------------------------
 

@@ -19,7 +19,7 @@ import heapq
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gapless.core.effects import Effect, Fetch, Notify, Send, SetPeers, Write
+from gapless.core.effects import Effect, Fetch, LinkTarget, Notify, Send, SetPeers, Write
 from gapless.core.events import Fetched, Written
 from gapless.core.ids import BrokerId, CellId, ShbId
 from gapless.core.message_counts import MessageCounts
@@ -124,9 +124,14 @@ class Context:
         """Send a packet over the link to a peer, at once."""
         self.effects.append(Send(peer, packet))
 
-    def set_peers(self, peers: tuple[BrokerId, ...]) -> None:
+    def set_peers(
+        self,
+        peers: tuple[LinkTarget, ...],
+        control: tuple[LinkTarget, ...],
+        admitted: tuple[BrokerId, ...],
+    ) -> None:
         """Keep links with exactly these brokers."""
-        self.effects.append(SetPeers(peers))
+        self.effects.append(SetPeers(peers, control, admitted))
 
     def notify(self, client: str, notice: Any) -> None:
         """Send a message to a client."""

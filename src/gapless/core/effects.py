@@ -12,6 +12,7 @@ __all__ = [
     "DisconnectClient",
     "Effect",
     "Fetch",
+    "LinkTarget",
     "Notify",
     "Send",
     "SetPeers",
@@ -59,10 +60,22 @@ class Fetch(msgspec.Struct, frozen=True):
     """Whether the publications stay encoded, because not all of them are needed decoded."""
 
 
-class SetPeers(msgspec.Struct, frozen=True):
-    """Keep links with exactly these brokers, because the neighbourhood was reshaped (R13)."""
+class LinkTarget(msgspec.Struct, frozen=True):
+    """A broker to link with, and the addresses that its cell's record gives it."""
 
-    peers: tuple[BrokerId, ...]
+    broker: BrokerId
+    addresses: tuple[str, ...] = ()
+
+
+class SetPeers(msgspec.Struct, frozen=True):
+    """Keep links with exactly these brokers (R13, RS-35)."""
+
+    peers: tuple[LinkTarget, ...]
+    """The neighbourhood. Of two peers the one whose name comes first dials."""
+    control: tuple[LinkTarget, ...] = ()
+    """Brokers outside it that this broker dials for control sessions."""
+    admitted: tuple[BrokerId, ...] = ()
+    """Brokers outside it that have dialled this broker."""
 
 
 Effect: TypeAlias = Send | Notify | DisconnectClient | Write | Fetch | SetPeers

@@ -61,6 +61,8 @@ class ClientUp(msgspec.Struct, frozen=True):
     """A client connected."""
 
     client: str
+    capabilities: tuple[str, ...] = ()
+    """What it understands beyond the first version (D14)."""
 
 
 class ClientDown(msgspec.Struct, frozen=True):

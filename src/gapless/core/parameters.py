@@ -33,6 +33,12 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     """Whether links are ordered. Then a gap in a session's numbers ends the session."""
     relay_hops_max: int = 3
     tombstone_ttl_s: int = 86_400
+    cell_degree_max: int = 32
+    """The most edges of a cell. A record with more is refused."""
+    control_sessions_max: int = 64
+    """The most control sessions of a broker with brokers outside its neighbourhood."""
+    control_session_idle_ms: int = 30_000
+    """How long a control session that nothing needs may be idle before it is closed."""
     partition_renew_ms: int = 30_000
     """How often a broker repeats the partitions that it detects. A partition that is not repeated
     for four times as long counts as healed."""
@@ -61,6 +67,9 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     attach_expiry_ms: int = 6_000
     feed_switch_delay_ms: int = 5_000
     attachments_max: int = 20_000
+
+    attach_defer_ms: int = 2_000
+    """How long a broker keeps the Hello of a broker that is no neighbour yet."""
 
     # silence and curiosity
     silence_ms: int = 100
@@ -269,6 +278,11 @@ _RELATIONS = (
         "inactive_after_s",
         "stale_table_ttl_s",
         "stale tables must last until their members are inactive",
+    ),
+    (
+        "attach_timeout_ms",
+        "attach_defer_ms",
+        "a deferred request must not be given up before its first repetition",
     ),
     ("silence_ms", "dct_ms", "a silent stream must not cause a nack"),
     (

@@ -94,7 +94,8 @@ class FeedCandidates:
             host = known.properties.broker
             return [] if host == self._identity.broker else [[host]]
         neighbourhood = self._tree.neighbourhood
-        return [list(neighbourhood.brokers(cell)) for cell in known.path if cell in neighbourhood]
+        nearer = (cell for cell in known.path if cell in neighbourhood)
+        return [list(neighbourhood.active_brokers(cell)) for cell in nearer]
 
     def _class_of(self, broker: BrokerId, distance: int) -> int:
         """Return the class of R7 for a broker on the path; the next cell has distance 0."""
@@ -106,9 +107,10 @@ class FeedCandidates:
         return _OVER_RELAYS + distance
 
     def leaf_candidates(self, pubend: PubendId) -> list[Candidate]:
-        """Return the brokers that may feed the leaf: those of its cell, this one included (R7)."""
+        """Return the brokers that may feed the leaf: the active ones of its cell (R7, RS-3)."""
         me = self._identity.broker
-        peers = rendezvous(pubend, list(self._tree.neighbourhood.peers))
+        active = self._tree.neighbourhood.active_brokers(self._identity.cell)
+        peers = rendezvous(pubend, list(active))
         return [
             self._peer(broker, index)
             for index, broker in enumerate(peers)

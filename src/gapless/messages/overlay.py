@@ -12,6 +12,7 @@ import msgspec
 from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.limits import DELTA_MAX
 from gapless.core.numbers import Clock, ComposedName, Count, Name, Signed
+from gapless.core.overlay_limits import RECORDS_MAX
 from gapless.core.ticks import Tick
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "CellMember",
     "CellRecord",
     "CellRole",
+    "ControlFrame",
     "Heartbeat",
     "Hello",
     "NameQuery",
@@ -33,6 +35,10 @@ __all__ = [
     "PeerSessionId",
     "PubendProperties",
     "Quality",
+    "RecordList",
+    "RecordPush",
+    "RecordVersion",
+    "RecordWant",
     "RelayBroken",
     "RelayFull",
     "RelayProbe",
@@ -141,9 +147,20 @@ class CellRecord(msgspec.Struct, frozen=True, array_like=True, dict=True):
         return tuple(member.broker for member in self.members)
 
     @cached_property
+    def active_brokers(self) -> tuple[BrokerId, ...]:
+        """The members that take part in routing, in the order of the record (RS-3)."""
+        active = (each for each in self.members if each.role is CellRole.ACTIVE)
+        return tuple(member.broker for member in active)
+
+    @cached_property
     def neighbours(self) -> tuple[CellId, ...]:
         """The cells that this record lists an edge to."""
         return tuple(edge.cell for edge in self.edges)
+
+    def without_addresses(self) -> CellRecord:
+        """Return the record with its members' names and roles only."""
+        members = tuple(CellMember(each.broker, each.role) for each in self.members)
+        return msgspec.structs.replace(self, members=members)
 
     def epoch(self, cell: CellId) -> ShapeVersion | None:
         """Return the epoch of the edge to a cell, or None if this record lists no such edge."""
@@ -168,8 +185,8 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=True):
     received: PeerSessionId | None
     """The peer's end, if the sender has received its Hello. Then the session is open."""
     protocol: Count
-    topology_version: Count
-    """Of the sender's neighbourhood."""
+    digest: Signed
+    """Of the records of the cells within Δ of both ends; 0 in a control session (RS-4)."""
 
 
 class Packet(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -197,6 +214,49 @@ class Heartbeat(msgspec.Struct, frozen=True, array_like=True, tag=True):
     clock: Clock
     """The sender's wall clock, in microseconds. R27 uses the median of all clocks."""
     tables: tuple[TableState, ...] = ()
+    digest: Signed = 0
+    """Of the records of the cells within Δ of both ends (RS-4)."""
+
+
+class ControlFrame(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A frame of a control session, between brokers of which one may not be in the other's
+    neighbourhood (RS-35).
+    """
+
+    inner: Any
+    """A Hello or a Packet."""
+
+
+class RecordVersion(msgspec.Struct, frozen=True, array_like=True):
+    """The version of the record of a cell that the sender holds (RS-1)."""
+
+    cell: CellId
+    term: Term
+    shape_version: ShapeVersion
+    member_version: Count
+
+    @property
+    def version(self) -> tuple[Term, ShapeVersion, int]:
+        """The version in the form of :attr:`CellRecord.version`."""
+        return self.term, self.shape_version, self.member_version
+
+
+class RecordPush(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Records of cells that are newer than what the receiver holds, or new to it (RS-4)."""
+
+    records: Annotated[tuple[CellRecord, ...], msgspec.Meta(max_length=RECORDS_MAX)]
+
+
+class RecordList(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """What the sender holds of the cells within Δ of the receiver; sent if digests differ (RS-4)."""
+
+    versions: Annotated[tuple[RecordVersion, ...], msgspec.Meta(max_length=RECORDS_MAX)]
+
+
+class RecordWant(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Asks for the records of some cells (RS-4)."""
+
+    cells: Annotated[tuple[CellId, ...], msgspec.Meta(max_length=RECORDS_MAX)]
 
 
 class RelayProbe(msgspec.Struct, frozen=True, array_like=True, tag=True):

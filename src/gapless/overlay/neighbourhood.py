@@ -7,15 +7,17 @@ reshape operation; from then on it is durable, and changes only by such operatio
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 import msgspec
+from msgspec.structs import replace
 
 from gapless.core.errors import UsageError
 from gapless.core.ids import BrokerId, CellId
 from gapless.core.limits import CELL_BROKERS_MAX
 from gapless.messages.overlay import FIRST_SHAPE, CellRecord, ShapeVersion
+from gapless.overlay.cell_records import by_name, is_live
 
 __all__ = ["CellRecord", "Neighbourhood", "Topology"]
 
@@ -60,17 +62,29 @@ class Topology(msgspec.Struct, frozen=True):
             )
         return topology
 
+    def with_addresses(self, addresses: Mapping[BrokerId, str]) -> Topology:
+        """Return the topology with the addresses of members, as ``host:port``."""
+        cells = []
+        for cell in self.cells:
+            found = ((each, addresses.get(each.broker)) for each in cell.members)
+            members = (
+                each if known is None else replace(each, addresses=(known,))
+                for each, known in found
+            )
+            cells.append(replace(cell, members=tuple(members)))
+        return Topology(tuple(cells))
+
     def neighbourhood(self, cell: CellId, radius: int, version: int = 1) -> Neighbourhood:
         """Return the neighbourhood of a cell, which its brokers store."""
-        by_name = {each.name: each for each in self.cells}
+        cells = by_name(self.cells)
         order, distance = [cell], {cell: 0}
         for name in order:
             if distance[name] < radius:
-                for neighbour in by_name[name].neighbours:
+                for neighbour in cells[name].neighbours:
                     if neighbour not in distance:
                         distance[neighbour] = distance[name] + 1
                         order.append(neighbour)
-        return Neighbourhood(cell, version, tuple(by_name[name] for name in order))
+        return Neighbourhood(cell, version, tuple(cells[name] for name in order))
 
 
 class Neighbourhood(msgspec.Struct, frozen=True, dict=True):
@@ -89,7 +103,7 @@ class Neighbourhood(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def neighbours(self) -> tuple[CellId, ...]:
-        """The cells that the own cell has a live edge to."""
+        """The cells that the own cell has a live edge to, and whose records are held."""
         return self.neighbours_of(self.own)
 
     @property
@@ -100,6 +114,10 @@ class Neighbourhood(msgspec.Struct, frozen=True, dict=True):
     def brokers(self, cell: CellId) -> tuple[BrokerId, ...]:
         """Return the brokers of a cell that is in the neighbourhood."""
         return self._by_name[cell].brokers
+
+    def active_brokers(self, cell: CellId) -> tuple[BrokerId, ...]:
+        """Return the brokers of a cell that take part in routing; the others are replaced (RS-3)."""
+        return self._by_name[cell].active_brokers
 
     def all_brokers(self) -> tuple[BrokerId, ...]:
         """Return every broker of the neighbourhood, nearest cells first."""
@@ -162,7 +180,7 @@ class Neighbourhood(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _by_name(self) -> dict[CellId, CellRecord]:
-        return {cell.name: cell for cell in self.cells}
+        return by_name(self.cells)
 
     @cached_property
     def _cell_by_broker(self) -> dict[BrokerId, CellId]:
@@ -170,13 +188,16 @@ class Neighbourhood(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _live(self) -> dict[CellId, tuple[CellId, ...]]:
-        """The live edges of each cell, in the order of its record."""
+        """The live edges of each cell, in the order of its record.
+
+        The own cell is not at the border, so an edge to a cell whose record is not held is not live.
+        """
         return {
             each.name: tuple(
                 edge.cell
                 for edge in each.edges
-                if edge.cell not in self._by_name
-                or self._by_name[edge.cell].epoch(each.name) == edge.epoch
+                if is_live(self._by_name, each.name, edge)
+                and (each.name != self.own or edge.cell in self._by_name)
             )
             for each in self.cells
         }

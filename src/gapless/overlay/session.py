@@ -25,15 +25,15 @@ from gapless.overlay.session_state import NEXT_SESSION_STATES, PeerSessionInput,
 
 __all__ = ["PROTOCOL", "PeerSession", "PeerSessionOwner", "PeerSessionState"]
 
-PROTOCOL: Final = 1
+PROTOCOL: Final = 2
 """The version of the messages between brokers; both ends of a session must have the same."""
 
 
 class PeerSessionOwner(Protocol):
     """Is called with the events and messages of a session."""
 
-    topology_version: int
-    """The version of the neighbourhood, which Hello contains."""
+    def digest(self, peer: BrokerId) -> int:
+        """Return the digest of records, which Hello contains."""
 
     def opened(self, session: PeerSession) -> None:
         """A session has opened."""
@@ -70,6 +70,7 @@ class PeerSession:
         "mine",
         "opened_at",
         "peer",
+        "peer_digest",
         "route",
         "started_at",
         "state",
@@ -99,6 +100,8 @@ class PeerSession:
         self.theirs: PeerSessionId | None = None
         self.started_at = 0
         self.opened_at = 0
+        self.peer_digest = 0
+        """The digest of records in the peer's last Hello."""
         self.clock_offset: int | None = None
         """The peer's wall clock minus our monotonic clock; None before the first heartbeat."""
         self.full_until = 0
@@ -154,8 +157,8 @@ class PeerSession:
     def _send_hello(self) -> None:
         identity = self._context.identity
         ends = (self.mine, self.theirs)
-        version = self._owner.topology_version
-        self._send(self, Hello(identity.broker, identity.cell, *ends, PROTOCOL, version))
+        digest = self._owner.digest(self.peer)
+        self._send(self, Hello(identity.broker, identity.cell, *ends, PROTOCOL, digest))
 
     def _open(self) -> None:
         self._enter(PeerSessionInput.CONFIRMED)
@@ -189,6 +192,7 @@ class PeerSession:
             return
         if self.theirs is not None and hello.own < self.theirs:
             return  # of an older session or incarnation
+        self.peer_digest = hello.digest
         if self.state is PeerSessionState.CLOSED:
             self.theirs = hello.own
             self.start()
@@ -250,11 +254,12 @@ class PeerSession:
                 self._restart("session died")
         return self.state is PeerSessionState.OPEN
 
-    def heartbeat(self, tables: tuple[TableState, ...]) -> Heartbeat:
+    def heartbeat(self, tables: tuple[TableState, ...], digest: int = 0) -> Heartbeat:
         """Return the next heartbeat."""
         self._heartbeats_sent += 1
         self._heartbeat_times[self._heartbeats_sent] = self._context.now
-        return Heartbeat(self._heartbeats_sent, self._last_heartbeat, self._context.clock, tables)
+        ends = (self._heartbeats_sent, self._last_heartbeat)
+        return Heartbeat(*ends, self._context.clock, tables, digest)
 
     def _heartbeat_received(self, heartbeat: Heartbeat) -> None:
         if heartbeat.sequence > self._last_heartbeat:

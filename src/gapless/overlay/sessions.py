@@ -28,6 +28,7 @@ from gapless.core.context import Context
 from gapless.core.ids import BrokerId, CellId
 from gapless.core.parameters import microseconds
 from gapless.messages.overlay import (
+    ControlFrame,
     Heartbeat,
     Hello,
     RelayBroken,
@@ -36,6 +37,7 @@ from gapless.messages.overlay import (
     RelayProbe,
     TableState,
 )
+from gapless.overlay.cell_records import RecordDigests
 from gapless.overlay.neighbourhood import Neighbourhood
 from gapless.overlay.peer import Peer
 from gapless.overlay.relays import Relays
@@ -64,6 +66,15 @@ class PeerSessionListener(Protocol):
     def received(self, peer: BrokerId, message: Any) -> None:
         """A message was received over an open session."""
 
+    def records_differ(self, peer: BrokerId, own: int, theirs: int) -> None:
+        """The digests of the records near this broker and a peer differ (RS-4)."""
+
+    def packet_received_outside(self, peer: BrokerId, packet: Any) -> None:
+        """A packet of no peer session: of a control session, or of a broker that is no neighbour."""
+
+    def unsent(self, peer: BrokerId, messages: list[Any]) -> None:
+        """There is no peer session for messages of this step."""
+
     def table_states(self, peer: BrokerId) -> tuple[TableState, ...]:
         """Return the states of the tables that are sent to the peer, for the heartbeat (R19)."""
 
@@ -83,7 +94,6 @@ class PeerSessions:
         self._peers: dict[BrokerId, Peer] = {}
         self._numbers: dict[BrokerId, Iterator[int]] = {}
         """The session numbers by broker, also of those that left the neighbourhood."""
-        self.topology_version = 0
         self._relays = Relays(context, self)
         self._admit(neighbourhood)
         self._heartbeat_us = microseconds(ms=context.parameters.heartbeat_ms)
@@ -95,7 +105,8 @@ class PeerSessions:
 
     def _admit(self, neighbourhood: Neighbourhood) -> None:
         """Add an entry for every broker of the neighbourhood, nearest cells first."""
-        self.topology_version = neighbourhood.version
+        radius = self._context.parameters.neighbourhood_radius
+        self._digests = RecordDigests(neighbourhood.cells, radius)
         self._peers = {
             broker: self._peers.get(broker) or self._new_peer(broker, neighbourhood)
             for broker in neighbourhood.all_brokers()
@@ -117,12 +128,16 @@ class PeerSessions:
     def reshape(self, change: TreeChange) -> None:
         """End the sessions with brokers that left the neighbourhood; keep the others (R13).
 
-        A new broker is sent a Hello when its link is up. Until then its own Hello is dropped.
+        A broker that left is sent what this step has for it: the records (RS-4). A new broker is sent
+        a Hello when its link is up.
         """
         neighbourhood = change.new
         brokers = set(neighbourhood.all_brokers())
         for peer, held in self._peers.items():
             if peer not in brokers:
+                last = self._context.take_messages_to(peer)
+                if last and held.active is not None:
+                    held.active.send(last)
                 self.end_relayed(peer)
                 held.direct.end()
         self._review_full()
@@ -212,24 +227,33 @@ class PeerSessions:
     def received(self, peer: BrokerId, packet: Any) -> None:
         """Process a packet from a link, or a Hello outside of any session."""
         held = self._peers.get(peer)
-        if held is None:
-            self._context.mark("packet from an unknown broker")
+        if held is None or isinstance(packet, ControlFrame):
+            self._listener.packet_received_outside(peer, packet)
         else:
             held.direct.received(packet)
 
     def flush(self) -> None:
-        """Send the messages of this step, one packet for each peer with a session; drop others."""
+        """Send the messages of this step, one packet for each peer with a session."""
         while (
             posted := self._context.take_messages()
         ):  # a relayed packet is a message to its first hop
             for peer, messages in posted:
                 held = self._peers.get(peer)
                 if held is None or held.active is None:
-                    self._context.mark("sent without a session")
+                    self._listener.unsent(peer, messages)
                 else:
                     held.active.send(messages)
 
     # --- one session -------------------------------------------------------------------------
+
+    def digest(self, peer: BrokerId) -> int:
+        """Return the digest of records for the Hello to a peer."""
+        return self._digests.of(self._peers[peer].direct.cell)
+
+    def _compare_records(self, session: PeerSession, theirs: int) -> None:
+        own = self._digests.of(session.cell)
+        if own != theirs:
+            self._listener.records_differ(session.peer, own, theirs)
 
     def opened(self, session: PeerSession) -> None:
         """A session has opened: take it, unless another one is active."""
@@ -261,6 +285,7 @@ class PeerSessions:
         self._send_heartbeat(session)
         self._relays.probe_now()
         self._listener.session_opened(session.peer, session.cell)
+        self._compare_records(session, session.peer_digest)
 
     def _deactivate(self, held: Peer, peer: BrokerId) -> None:
         """Close a session for the components; drop their messages of this step to it (R2)."""
@@ -269,9 +294,10 @@ class PeerSessions:
         self._listener.session_closed(peer)
 
     def heartbeat_received(self, session: PeerSession, heartbeat: Heartbeat) -> None:
-        """Pass on the table states of a heartbeat on the active session."""
+        """Pass on the table states and the digest of a heartbeat on the active session."""
         if self._peers[session.peer].active is session:
             self._listener.table_states_received(session.peer, heartbeat.tables)
+            self._compare_records(session, heartbeat.digest)
 
     def message_received(self, session: PeerSession, message: Any) -> None:
         """Pass on a message; this end uses the session that the peer uses."""
@@ -390,6 +416,7 @@ class PeerSessions:
         """Send a heartbeat; over the active session it also carries the states of the tables."""
         peer = session.peer
         if self._peers[peer].active is session:
-            self._context.send(peer, session.heartbeat(self._listener.table_states(peer)))
+            tables = self._listener.table_states(peer)
+            self._context.send(peer, session.heartbeat(tables, self._digests.of(session.cell)))
         else:
             session.send((session.heartbeat(()),))

@@ -51,7 +51,7 @@ class TableSources:
 
     def _of(self, cell: CellId, current: Collection[BrokerId]) -> Iterator[BrokerId]:
         """Yield one broker of a cell, or one of each cell beyond if none is reachable."""
-        reached = self._peers.open_in(self._tree.neighbourhood.brokers(cell))
+        reached = self._peers.open_in(self._tree.neighbourhood.active_brokers(cell))
         if len(reached) == 1:
             yield reached[0]
         elif reached:

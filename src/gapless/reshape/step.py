@@ -38,13 +38,27 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
-from gapless.core.context import Context
-from gapless.core.ids import CellId
-from gapless.messages.records import NeighbourhoodRecord, PutRecord
+from msgspec.structs import replace
+
+from gapless.core.context import Context, nothing
+from gapless.core.ids import BrokerId, CellId
+from gapless.core.overlay_limits import RECORDS_MAX
+from gapless.messages.overlay import CellMember, CellRecord, ShapeVersion, Term
+from gapless.messages.records import NeighbourhoodRecord, PutRecord, StorageChange
+from gapless.overlay.cell_records import Records, by_name, merged, within
 from gapless.overlay.neighbourhood import Neighbourhood
 from gapless.overlay.tree import Tree, TreeChange
 
-__all__ = ["FollowsTree", "Reshaped", "TreeStep", "gained", "newest"]
+__all__ = [
+    "FollowsTree",
+    "Reshaped",
+    "TellsRecords",
+    "TreeStep",
+    "gained",
+    "is_unused",
+    "neighbourhood_of",
+    "stored_neighbourhood",
+]
 
 
 class Reshaped(Protocol):
@@ -61,11 +75,37 @@ class FollowsTree(Protocol):
         """All components have taken the new tree."""
 
 
-def newest(configured: Neighbourhood, stored: NeighbourhoodRecord | None) -> Neighbourhood:
-    """Return the stored neighbourhood if it is newer, else the configured one."""
-    if stored is None or stored.own != configured.own or stored.version <= configured.version:
+class TellsRecords(Protocol):
+    """Tells the peers which records a step has changed (RS-4)."""
+
+    def tell_step(self, old: Records, new: Records) -> None:
+        """Send each peer, old or new, the records that are new to it."""
+
+
+def stored_neighbourhood(
+    configured: Neighbourhood,
+    stored: NeighbourhoodRecord | None,
+    broker: BrokerId,
+    radius: int,
+) -> Neighbourhood:
+    """Return the neighbourhood of the stored records; the configured one if there are none."""
+    if stored is None or stored.own != configured.own:
         return configured
-    return Neighbourhood(stored.own, stored.version, stored.cells)
+    return neighbourhood_of(broker, stored.own, stored.version, by_name(stored.cells), radius)
+
+
+def neighbourhood_of(
+    broker: BrokerId, own: CellId, version: int, records: Records, radius: int
+) -> Neighbourhood:
+    """Return the neighbourhood of a broker by some records.
+
+    A broker that is in no newest record of its cell is a leaf without edges (RS-4).
+    """
+    record = records[own]
+    if broker not in record.brokers:
+        alone = replace(record, members=(CellMember(broker),), edges=(), leader="")
+        return Neighbourhood(own, version, (alone,))
+    return Neighbourhood(own, version, tuple(within(records, own, radius).values()))
 
 
 def gained(old: Neighbourhood, new: Neighbourhood) -> set[CellId]:
@@ -76,6 +116,11 @@ def gained(old: Neighbourhood, new: Neighbourhood) -> set[CellId]:
     return {cell for cell in new.neighbours if cell not in old.neighbours} - instead
 
 
+def is_unused(record: CellRecord) -> bool:
+    """Return whether a cell was appended and not changed since: no SHB ever was behind it."""
+    return "#" in record.name and record.shape_version == ShapeVersion(Term(), 2)
+
+
 class TreeStep:
     """Applies the steps of the tree at this broker, one after the other."""
 
@@ -83,51 +128,91 @@ class TreeStep:
         self,
         context: Context,
         tree: Tree,
+        stored: NeighbourhoodRecord | None,
+        exchange: TellsRecords,
         first: Sequence[Reshaped],
         second: Sequence[FollowsTree],
     ) -> None:
         self._context = context
+        self._me = context.identity.broker
+        self._own = tree.neighbourhood.own
+        self._radius = context.parameters.neighbourhood_radius
         self._tree = tree
+        self._exchange = exchange
         self._first = first
         self._second = second
-        self._latest = tree.version
-        """The version of the last step that was requested. Its write may be pending."""
+        cells = tree.neighbourhood.cells if stored is None else stored.cells
+        self._held: Records = by_name(cells)
+        """The newest durable records."""
+        self._latest: Records = self._held
+        """The records of the last step that was requested. Its write may be pending."""
+        self._version = tree.version
+        """Of the neighbourhood of that step."""
 
-    def reshape(
+    def record(self, cell: CellId) -> CellRecord | None:
+        """Return the newest durable record of a cell, or None."""
+        return self._held.get(cell)
+
+    def records(self) -> tuple[CellRecord, ...]:
+        """Return all durable records, those of the nearest cells first."""
+        return tuple(self._held.values())
+
+    def apply(
         self,
-        neighbourhood: Neighbourhood,
+        records: Collection[CellRecord],
         *,
-        unused: Collection[CellId] = (),
-        then: Callable[[], None],
+        changes: tuple[StorageChange, ...] = (),
+        then: Callable[[], None] = nothing,
     ) -> None:
-        """Make a neighbourhood durable and apply it, then call ``then``.
+        """Merge records into those held, make them durable with other changes, and apply them.
 
-        ``unused`` are new neighbours behind which there never was an SHB.
+        ``then`` is called after that, also if no record is newer (RS-1).
         """
-        own = self._tree.neighbourhood.own
-        assert neighbourhood.own == own, f"{own} cannot become {neighbourhood.own}"
-        assert neighbourhood.version > self._latest, f"{neighbourhood.version} is no newer version"
-        self._latest = neighbourhood.version
+        before = self._latest
+        found = merged(before, records)
+        kept = self._kept(found)
+        if kept == before:
+            self._context.write(changes, then)
+            return
+        self._latest = kept
+        self._version += 1
+        version = self._version
+        new = neighbourhood_of(self._me, self._own, version, kept, self._radius)
 
         def stored() -> None:
-            self._apply(neighbourhood, unused)
+            self._held = kept
+            self._apply(new, before, found)
             then()
 
-        record = NeighbourhoodRecord(own, neighbourhood.version, neighbourhood.cells)
-        self._context.write((PutRecord(record),), stored)
+        record = NeighbourhoodRecord(self._own, version, tuple(kept.values()))
+        self._context.write((PutRecord(record), *changes), stored)
 
-    def update_peers(self) -> None:
-        """Pass the driver the peers to connect to."""
-        me = self._context.identity.broker
-        brokers = self._tree.neighbourhood.all_brokers()
-        self._context.set_peers(tuple(each for each in brokers if each != me))
+    def is_consistent(self, records: Collection[CellRecord]) -> bool:
+        """Return whether a step with these records leads to a tree that this broker can take.
 
-    def _apply(self, new: Neighbourhood, unused: Collection[CellId]) -> None:
+        No broker is in two cells, and there are not too many cells.
+        """
+        kept = self._kept(merged(self._latest, records))
+        brokers = [broker for record in kept.values() for broker in record.brokers]
+        return len(kept) <= RECORDS_MAX and len(set(brokers)) == len(brokers)
+
+    def _kept(self, records: Records) -> Records:
+        """Return the records of the cells within Δ, nearest first.
+
+        A broker whose cell has no edge, or that is in no record of its cell, keeps those it had.
+        """
+        own = records[self._own]
+        if own.edges and self._me in own.brokers:
+            return within(records, self._own, self._radius)
+        return {cell: records[cell] for cell in self._latest}
+
+    def _apply(self, new: Neighbourhood, before: Records, after: Records) -> None:
         old = self._tree.neighbourhood
+        unused = {cell for cell in new.neighbours if is_unused(after[cell])}
         change = TreeChange(old, new, wider=bool(gained(old, new).difference(unused)))
+        self._exchange.tell_step(before, after)
         self._tree.replace(new)
         for component in self._first:
             component.reshape(change)
         for follower in self._second:
             follower.reshaped()
-        self.update_peers()

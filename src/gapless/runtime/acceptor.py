@@ -147,7 +147,7 @@ class Acceptor:
             return
         name = self._clients.new_name(handshake.name)
         self._send_connected(connection, version, name)
-        self._clients.accept(name, connection, identity)
+        self._clients.accept(name, connection, identity, handshake.capabilities)
 
     def _accept_broker(
         self, connection: FramedConnection, handshake: Connect, version: int

@@ -296,7 +296,13 @@ class ClientSessions:
         shown = "".join(each for each in called[:SHOWN_CLIENT_NAME_MAX] if each.isprintable())
         return f"{shown or 'client'}.{self._made}"
 
-    def accept(self, name: str, connection: FramedConnection, identity: ClientIdentity) -> None:
+    def accept(
+        self,
+        name: str,
+        connection: FramedConnection,
+        identity: ClientIdentity,
+        capabilities: tuple[str, ...],
+    ) -> None:
         """Take a connection after its handshake."""
         principal = identity.principal
         session = ClientSession(self, name, connection, identity)
@@ -307,7 +313,7 @@ class ClientSessions:
         self._log.debug(
             "client connected", client=name, principal=principal, address=connection.peer_address
         )
-        self.handle(ClientUp(name))
+        self.handle(ClientUp(name, capabilities))
 
     def session_closed(self, session: ClientSession, reason: str) -> None:
         """Pass ClientDown to the machine, unless the machine has disconnected the client."""

@@ -56,7 +56,7 @@ class EffectHandler(Protocol):
     def disconnect(self, client: str, reason: str) -> None:
         """Disconnect a client."""
 
-    def set_peers(self, peers: tuple[str, ...]) -> None:
+    def set_peers(self, wanted: SetPeers) -> None:
         """Keep links with these brokers only."""
 
     def write(self, write: Write) -> None:
@@ -180,7 +180,7 @@ class Driver:
             self._handler.disconnect(effect.client, effect.reason)
         else:
             assert isinstance(effect, SetPeers), f"{effect!r} is no effect"
-            self._handler.set_peers(effect.peers)
+            self._handler.set_peers(effect)
 
     def _arm(self) -> None:
         """Set the timer for the machine's next deadline; a later one is set when it fires."""

@@ -1,7 +1,9 @@
-"""The links of a broker: one connection with every broker of its neighbourhood.
+"""The links of a broker: one connection with every broker of its neighbourhood, and a few others.
 
-Of two brokers the one whose name comes first dials. It repeats this with growing waits until the
-other one answers. A link is up for the machine after the handshake, and down when its connection is
+Of two neighbours the one whose name comes first dials. It repeats this with growing waits until the
+other one answers. A broker that needs a control session dials as well, whatever its name (RS-35).
+A broker that is no neighbour is admitted if it belongs to the overlay; the machine decides whether
+its link is kept. The addresses are those in the records of cells, then those configured. A link is up for the machine after the handshake, and down when its connection is
 over. A second connection of a peer replaces the first, because the peer has noticed that the first
 is lost. Peer sessions with their own heartbeats decide which peers are alive (R1).
 """
@@ -18,9 +20,11 @@ from msgspec.structs import replace
 
 from gapless.core.address import Address
 from gapless.core.backoff import Backoff
+from gapless.core.effects import LinkTarget, SetPeers
 from gapless.core.errors import ProtocolError, shortened
 from gapless.core.events import LinkDown, LinkDrained, LinkFull, LinkUp, MachineEvent, Received
 from gapless.core.ids import BrokerId
+from gapless.core.limits import BROKER_NAME_BYTES_MAX
 from gapless.core.parameters import Parameters
 from gapless.runtime.connection import FramedConnection, TrafficCounters
 from gapless.runtime.logs import StructuredLog
@@ -160,6 +164,12 @@ class BrokerLinks:
         self.traffic = TrafficCounters()
         self.peers = frozenset(peers)
         self.dial_attempts = 0
+        self._dialled = frozenset(peer for peer in self.peers if handshake.name < peer)
+        """The brokers that this one dials: some of its peers, and those for control sessions."""
+        self._admitted: frozenset[BrokerId] = frozenset()
+        """Brokers that have dialled this one for a control session, and are to be kept."""
+        self._recorded: dict[BrokerId, tuple[Address, ...]] = {}
+        """The addresses in the records of cells."""
         self._make_connection = make_connection
         self._me = handshake.name
         self._handshake = handshake
@@ -194,22 +204,30 @@ class BrokerLinks:
         self._dialling = True
         self._dial_peers()
 
-    def set_peers(self, peers: Iterable[BrokerId]) -> None:
-        """Keep links with these peers only."""
-        self.peers = frozenset(peers)
-        for peer in [peer for peer in self._tasks if peer not in self.peers]:
+    def set_peers(self, wanted: SetPeers) -> None:
+        """Keep links with these brokers only."""
+        self.peers = frozenset(each.broker for each in wanted.peers)
+        control = {each.broker for each in wanted.control}
+        self._dialled = frozenset({each for each in self.peers if self._me < each} | control)
+        self._admitted = frozenset(wanted.admitted)
+        targets = (*wanted.peers, *wanted.control)
+        self._recorded = {each.broker: _addresses_of(each) for each in targets}
+        for peer in [peer for peer in self._tasks if peer not in self._dialled]:
             self._tasks.pop(peer).cancel()
-        for peer in [peer for peer in self._open if peer not in self.peers]:
+        kept = self.peers | self._dialled | self._admitted
+        for peer in [peer for peer in self._open if peer not in kept]:
             self._open[peer].connection.close(
-                DisconnectReason.CLIENT_DONE, f"{self._me} is no neighbour any more"
+                DisconnectReason.CLIENT_DONE, f"{self._me} has no use for the link any more"
             )
         self._dial_peers()
 
     def _dial_peers(self) -> None:
-        """Dial the peers whose names come after this broker's name."""
-        for peer in sorted(self.peers):
-            if self._dialling and self._me < peer and peer not in self._tasks:
+        """Begin to dial the brokers that this one dials."""
+        for peer in sorted(self._dialled):
+            if self._dialling and peer not in self._tasks:
                 self._down[peer] = asyncio.Event()
+                if peer not in self._open:
+                    self._down[peer].set()
                 task = asyncio.create_task(self._keep_dialling(peer), name=f"dial {peer}")
                 self._tasks[peer] = task
 
@@ -229,7 +247,7 @@ class BrokerLinks:
         waits = backoff.waits(random.random)
         logged = ""
         while True:
-            problem = await self._dial(peer)
+            problem = "" if peer in self._open else await self._dial_any(peer)
             if problem:
                 if problem != logged:  # log each problem once
                     self._log.info("cannot reach a peer", peer=peer, reason=problem)
@@ -241,11 +259,19 @@ class BrokerLinks:
                 waits.lasted(time.monotonic() - connected_at)
             await asyncio.sleep(next(waits))
 
-    async def _dial(self, peer: BrokerId) -> str:
+    async def _dial_any(self, peer: BrokerId) -> str:
+        """Open a link to one of the addresses of a broker; return why it failed, or nothing."""
+        configured = self._addresses.get(peer)
+        known = (*self._recorded.get(peer, ()), *(() if configured is None else (configured,)))
+        problem = "its address is not known"
+        for address in dict.fromkeys(known):
+            problem = await self._dial(peer, address)
+            if not problem:
+                break
+        return problem
+
+    async def _dial(self, peer: BrokerId, address: Address) -> str:
         """Open a link; return why it failed, or an empty text."""
-        address = self._addresses.get(peer)
-        if address is None:
-            return "its address is not known"
         self.dial_attempts += 1
         timeout_s = self._parameters.handshake_timeout_ms / 1_000
         connection = self._make_connection()
@@ -284,11 +310,23 @@ class BrokerLinks:
                 f"this is the overlay {overlay!r}, not {shortened(handshake.overlay)!r}; "
                 "give both brokers the same overlay name"
             )
+        if name == self._me:
+            return f"this is the broker {self._me} itself; give each broker another name"
         if name not in self.peers:
-            return f"{self._me} has no neighbour {shortened(name)!r}; compare the topology files"
+            return self._full_reason(name)
         if name > self._me:
             return f"{self._me} dials {name}, not vice versa"
         return None
+
+    def _full_reason(self, name: BrokerId) -> str | None:
+        """Return why there is no room for a broker outside the neighbourhood, or None."""
+        if not 0 < len(name) <= BROKER_NAME_BYTES_MAX or "@" in name:
+            return f"{shortened(name)!r} is no name of a broker"
+        outside = sum(1 for peer in self._open if peer not in self.peers)
+        most = self._parameters.control_sessions_max
+        if name in self._open or outside < most:
+            return None
+        return f"control_sessions_max = {most:,} brokers that are no neighbours have links"
 
     def link_opened(self, peer: BrokerId, connection: FramedConnection) -> None:
         """The handshake with a peer is complete."""
@@ -303,7 +341,8 @@ class BrokerLinks:
         self._open[peer] = link
         if peer in self._down:
             self._down[peer].clear()
-        self._log.info("link is up", peer=peer, address=connection.peer_address)
+        what = "link is up" if peer in self.peers else "link with a broker that is no neighbour"
+        self._log.info(what, peer=peer, address=connection.peer_address)
         self.handle(LinkUp(peer))
 
     def link_closed(self, link: BrokerLink, reason: str) -> None:
@@ -349,3 +388,9 @@ class BrokerLinks:
         """Disconnect all peers."""
         for link in list(self._open.values()):
             link.connection.close(DisconnectReason.STOPPING, reason)
+
+
+def _addresses_of(target: LinkTarget) -> tuple[Address, ...]:
+    """Return the addresses of a broker in the record of its cell that can be dialled."""
+    parsed = map(Address.parse, target.addresses)
+    return tuple(address for address in parsed if address.is_reachable)

@@ -19,7 +19,7 @@ from typing import Any
 from gapless.audit.brokers import BrokerAudit
 from gapless.broker import Broker
 from gapless.core.address import Address
-from gapless.core.effects import Fetch, Write
+from gapless.core.effects import Fetch, SetPeers, Write
 from gapless.core.errors import DiskFullError, UsageError
 from gapless.core.events import MachineEvent, Stopping
 from gapless.core.ids import BrokerId
@@ -227,7 +227,8 @@ class Node:
 
     def _make(self, opened: OpenedStore) -> None:
         settings, parameters = self.settings, self.settings.parameters
-        neighbourhood = settings.overlay.topology.neighbourhood(
+        overlay = settings.overlay
+        neighbourhood = overlay.topology_with_addresses().neighbourhood(
             settings.cell, parameters.neighbourhood_radius
         )
         self.broker = Broker(
@@ -240,6 +241,7 @@ class Node:
             corrupt_pubends=opened.pubends,
             corrupt_subscriptions=opened.subscriptions,
             addresses=self.addresses,
+            overlay=overlay.name,
         )
         self.driver = self.driver_class(self.broker, self, self._loop, self._fail)
         handle, handle_all = self.driver.handle, self.driver.handle_all
@@ -247,7 +249,7 @@ class Node:
         self.links = BrokerLinks(
             self.driver.handle,
             self._make_connection,
-            Connect(Role.BROKER, settings.name, overlay=settings.overlay.name),
+            Connect(Role.BROKER, settings.name, overlay=overlay.name),
             [peer for peer in neighbourhood.all_brokers() if peer != settings.name],
             self.addresses,
             parameters,
@@ -331,9 +333,9 @@ class Node:
         """Disconnect a client."""
         self.clients.disconnect(client, reason)
 
-    def set_peers(self, peers: tuple[BrokerId, ...]) -> None:
+    def set_peers(self, wanted: SetPeers) -> None:
         """Have links with these brokers and no others."""
-        self.links.set_peers(peers)
+        self.links.set_peers(wanted)
 
     def write(self, write: Write) -> None:
         """Make changes durable; publishers are paused while too many bytes are pending."""

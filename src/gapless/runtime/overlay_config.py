@@ -48,7 +48,7 @@ import msgspec
 from gapless.core.address import Address
 from gapless.core.errors import AddressError, UsageError, shortened
 from gapless.core.ids import BrokerId, CellId
-from gapless.core.limits import BROKER_NAME_BYTES_MAX, DELTA_MAX, GENERATED_CELLS_MAX
+from gapless.core.limits import BROKER_NAME_BYTES_MAX, DELTA_MAX, GENERATED_CELLS_MAX, NAME_MAX
 from gapless.core.natural_order import natural_key
 from gapless.overlay.neighbourhood import Topology
 from gapless.runtime.parameter_values import ParameterValue, parameter_values
@@ -103,6 +103,16 @@ class OverlayConfig(msgspec.Struct, frozen=True, kw_only=True):
         """Every broker with its cell, in natural order: b10 after b2."""
         found = ((broker, cell.name) for cell in self.topology.cells for broker in cell.brokers)
         return sorted(found, key=lambda each: natural_key(each[0]))
+
+    def topology_with_addresses(self) -> Topology:
+        """Return the topology with the addresses that other brokers can dial, as far as known."""
+        return self.topology.with_addresses(
+            {
+                name: str(address)
+                for name, address in self.addresses.items()
+                if address.is_reachable and len(str(address)) <= NAME_MAX
+            }
+        )
 
     def to_toml(self) -> str:
         """Return the overlay as the text of a file."""

@@ -6,7 +6,7 @@ connection before it, which may be dead without the broker having noticed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 from gapless.content.filter import Filter
 from gapless.core.context import Context
@@ -55,6 +55,8 @@ class Registry:
         )
         self.subscriptions: dict[str, HostedSubscription] = {}
         self._by_client: dict[str, dict[str, HostedSubscription]] = {}
+        self._capabilities: dict[str, frozenset[str]] = {}
+        """By connected client: what it understands beyond the first version (D14)."""
         self._arrivals: dict[str, int] = {}
         """The order in which clients connected."""
         self._arrived = 0
@@ -88,14 +90,20 @@ class Registry:
         owner = self._arrivals.get(subscription.client or "", 0)
         return owner > self._arrivals.get(client, 0)
 
-    def client_up(self, client: str) -> None:
+    def has_capability(self, client: str, capability: str) -> bool:
+        """Return whether a connected client has named a capability (D14)."""
+        return capability in self._capabilities.get(client, ())
+
+    def client_up(self, client: str, capabilities: Iterable[str] = ()) -> None:
         """A client has connected; it is newer than all other clients."""
+        self._capabilities[client] = frozenset(capabilities)
         self._arrived += 1
         self._arrivals[client] = self._arrived
 
     def client_down(self, client: str) -> None:
         """A client has disconnected."""
         self._arrivals.pop(client, None)
+        self._capabilities.pop(client, None)
         self.resume_client(client)
         for subscription in [*self.of_client(client).values()]:
             self.disconnect(subscription)

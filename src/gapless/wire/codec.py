@@ -23,6 +23,7 @@ from gapless.messages import (
     unicast,
 )
 from gapless.messages.overlay import (
+    ControlFrame,
     Hello,
     Packet,
     PeerSessionId,
@@ -56,6 +57,9 @@ class _Carried(msgspec.Struct, frozen=True, array_like=True, tag="Relayed"):
 
 SessionMessage: TypeAlias = (
     overlay.Heartbeat
+    | overlay.RecordPush
+    | overlay.RecordList
+    | overlay.RecordWant
     | overlay.Announce
     | overlay.PartitionInfo
     | overlay.Retire
@@ -190,6 +194,12 @@ class _InnerEnvelope(msgspec.Struct, frozen=True, array_like=True, tag="Packet")
     messages: tuple[SessionMessage, ...]
 
 
+class _ControlFrame(msgspec.Struct, frozen=True, array_like=True, tag="ControlFrame"):
+    """A frame of a control session as it is decoded."""
+
+    inner: Hello | _InnerEnvelope
+
+
 class _Head(msgspec.Struct, frozen=True, array_like=True):
     """The first two elements of a request; the others are skipped."""
 
@@ -255,7 +265,7 @@ class LinkCodec(Codec[Any]):
     def decode(self, body: Body) -> Any:
         found = super().decode(body)
         if type(found) is not _Envelope:
-            return found
+            return ControlFrame(_packet(found.inner)) if type(found) is _ControlFrame else found
         messages: tuple[Any, ...] = found.messages
         if _Carried in map(type, messages):
             messages = tuple(
@@ -276,9 +286,14 @@ class LinkCodec(Codec[Any]):
             raise ProtocolError(f"a relayed packet is malformed: {error}") from None
         if carried.index + 1 < len(carried.route):
             return Relayed(carried.route, carried.index, carried.inner.copy())
-        if type(inner) is _InnerEnvelope:
-            inner = Packet(inner.sender, inner.receiver, inner.sequence, inner.messages)
-        return Relayed(carried.route, carried.index, inner)
+        return Relayed(carried.route, carried.index, _packet(inner))
+
+
+def _packet(inner: Any) -> Any:
+    """Return what is inside another frame, an envelope as a packet."""
+    if type(inner) is not _InnerEnvelope:
+        return inner
+    return Packet(inner.sender, inner.receiver, inner.sequence, inner.messages)
 
 
 CLIENT_REQUESTS: Final[Codec[Request]] = Codec(Request)
@@ -292,7 +307,9 @@ _NUMBERED: Final = frozenset(
 )
 """The kinds of requests that have a number."""
 _HEAD: Final[msgspec.msgpack.Decoder[_Head]] = msgspec.msgpack.Decoder(_Head)
-LINK_PACKETS: Final = LinkCodec(Hello | _Envelope | PacketPart | KeepAlive | Disconnect)
+LINK_PACKETS: Final = LinkCodec(
+    Hello | _Envelope | _ControlFrame | PacketPart | KeepAlive | Disconnect
+)
 
 _HANDSHAKES: Final[Codec[Handshake]] = Codec(Handshake)
 

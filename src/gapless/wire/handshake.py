@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any, Final, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
 from gapless.core.ids import BrokerId, CellId
 from gapless.core.numbers import Count
+from gapless.core.overlay_limits import CAPABILITIES_MAX, CAPABILITY_NAME_MAX
 from gapless.core.version import PROTOCOL_VERSIONS
 
 __all__ = [
@@ -24,6 +25,12 @@ __all__ = [
 ]
 
 VERSIONS: Final = PROTOCOL_VERSIONS
+
+
+Capabilities: TypeAlias = Annotated[
+    tuple[Annotated[str, msgspec.Meta(max_length=CAPABILITY_NAME_MAX)], ...],
+    msgspec.Meta(max_length=CAPABILITIES_MAX),
+]
 
 
 class Role(IntEnum):
@@ -68,6 +75,8 @@ class Connect(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The overlay of a broker; empty for a client."""
     token: str = ""
     """The secret that authenticates the side that dials; empty if it has none."""
+    capabilities: Capabilities = ()
+    """What a client understands beyond the first version, by short names (D14)."""
 
     def __repr__(self) -> str:
         """Show all but the token, because the text appears in logs and errors."""

@@ -36,7 +36,9 @@ class ConfigurationRecord(msgspec.Struct, frozen=True, array_like=True, tag=True
     """How many consecutive unreachable cells are bypassed."""
     version: int
     cells: tuple[CellRecord, ...]
-    """The neighbourhood, nearest first."""
+    """The neighbourhood, nearest first, without addresses."""
+    overlay: str = ""
+    """The name of the overlay."""
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -45,10 +47,11 @@ class ConfigurationRecord(msgspec.Struct, frozen=True, array_like=True, tag=True
 
 
 class NeighbourhoodRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The neighbourhood after the last reshape; there is no record before the first one (R13)."""
+    """The records that a broker holds after a step; there is none before the first step (R13)."""
 
     own: CellId
     version: int
+    """Counts the steps of this broker. It is not compared with that of other brokers (RS-1)."""
     cells: tuple[CellRecord, ...]
     """Nearest first."""
 
