@@ -50,10 +50,15 @@ def _head(knowledge: KnowledgeRange, bytes_max: int) -> KnowledgeRange:
     return cut(knowledge, knowledge.low, last.tick)
 
 
+def _by_events(knowledge: KnowledgeRange, events_max: int) -> list[KnowledgeRange]:
+    """Divide a range that is no larger than a row by events, lowest part first."""
+    fits = len(knowledge.publications) <= events_max
+    return [knowledge] if fits else divided(knowledge, events_max)
+
+
 def _in_frames(knowledge: KnowledgeRange, events_max: int) -> list[KnowledgeRange]:
     """Divide a range by events and by bytes, lowest part first; an old row may have too many."""
-    fits = len(knowledge.publications) <= events_max
-    waiting = [knowledge] if fits else divided(knowledge, events_max)[::-1]
+    waiting = _by_events(knowledge, events_max)[::-1]
     parts = []
     while waiting:
         part = waiting.pop()
@@ -250,7 +255,7 @@ class StreamSender:
             attachment.sent_through(new.high)
             passed = self._filtered(routed, attachment, new, masks, 0, best_effort=True)
             if passed.publications:
-                for part in _in_frames(passed, self._context.parameters.frame_events_max):
+                for part in _by_events(passed, self._context.parameters.frame_events_max):
                     frame = StreamData(routed.pubend, attachment.number, part, first=True)
                     self._context.send(attachment.peer, frame)
         return True
