@@ -138,23 +138,6 @@ def test_the_driver_receives_the_peers_of_the_new_neighbourhood(
     assert peers_set[1:] == peers_set[:1], "again in the next incarnation"
 
 
-def test_a_cell_that_was_just_appended_raises_no_scope() -> None:
-    # no SHB was ever behind it, so nothing was filtered without it
-    j = tree("pj", "jk").cells[0]
-    new, neighbour = appended("i#j1.1", (CellMember("i1"),), j)
-    assert is_unused(new)
-    assert not is_unused(neighbour)
-    assert not is_unused(shifted(*tree("ij", "jk").cells)[0])
-
-
-def test_a_cell_that_gains_a_used_cell_raises_its_scope() -> None:
-    world = World("p-j-i", "j-k")
-    world.shift("i", "j", "k")
-    world.apply_tree("k")
-    world.run(ms=10)
-    assert world["k"].coverage_marks["scope raised"] == 1
-
-
 def members(world: World, cell: str, *brokers: str) -> None:
     """Give a cell other brokers, and let all learn of it."""
     world.topology = Topology(

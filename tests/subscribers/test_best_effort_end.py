@@ -8,7 +8,7 @@ from gapless.core.context import Context, Identity
 from gapless.core.ids import PubendId
 from gapless.core.parameters import DEFAULTS
 from gapless.feeds.feed import Candidate
-from gapless.messages.overlay import Quality, ShapeVersion
+from gapless.messages.overlay import Quality
 from gapless.messages.streams import (
     AckReport,
     Attach,
@@ -21,6 +21,7 @@ from gapless.messages.streams import (
     Publication,
     StreamData,
 )
+from gapless.overlay.path_epochs import PathEpochs
 from gapless.subscribers.best_effort_end import BestEffortSubend
 from tests.broker.harness import BrokerHarness, P, Requester, position
 from tests.scenarios.brokers import Publisher, of
@@ -46,7 +47,7 @@ class Owner:
     def candidates(self, pubend: PubendId) -> list[Candidate]:
         raise NotImplementedError(f"no router is fed with {pubend}")
 
-    def shape_versions(self, feeder: str) -> tuple[tuple[str, ShapeVersion], ...]:
+    def path_epochs(self, feeder: str) -> PathEpochs:
         raise NotImplementedError(f"a leaf has no shapes for {feeder}")
 
     def deliver_best_effort(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:

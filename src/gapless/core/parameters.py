@@ -50,6 +50,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     attach_timeout_ms: int = 1_000
     retry_ms: int = 100
     retry_max_ms: int = 5_000
+    attach_defer_ms: int = 2_000
+    """How long an Attach waits for newer cell records before it is refused."""
     attach_refresh_ms: int = 2_000
     attach_expiry_ms: int = 6_000
     feed_switch_delay_ms: int = 5_000
@@ -246,6 +248,11 @@ _RELATIONS = (
         "ack_report_ttl_ms",
         "ended_membership_ttl_s",
         "an old report must not restore a membership that has ended",
+    ),
+    (
+        "attach_timeout_ms",
+        "attach_defer_ms",
+        "a receiver must try other feeders while its request waits for cell records",
     ),
     (
         "session_timeout_ms",

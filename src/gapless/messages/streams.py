@@ -13,7 +13,7 @@ import msgspec
 
 from gapless.content.values import Value
 from gapless.core.ids import CellId, MembershipId, PubendId, ShbId, VectorEntry, VirtualTime
-from gapless.core.limits import EVENT_TEXT_MAX, INT_MAX, INT_MIN
+from gapless.core.limits import DELTA_MAX, EVENT_TEXT_MAX, INT_MAX, INT_MIN
 from gapless.core.numbers import ComposedName, Count, Name, Signed
 from gapless.core.ticks import Tick, TickRange
 from gapless.messages.overlay import ShapeVersion
@@ -110,8 +110,11 @@ class Attach(msgspec.Struct, frozen=True, array_like=True, tag=True):
     receiver: ComposedName
     """The receiver's cell, or for a leaf its ``broker@cell``."""
     eager: bool = False
-    shape_versions: tuple[tuple[CellId, ShapeVersion], ...] = ()
-    """Of the cells from the receiver's to the feeder's; cells never reshaped are omitted (R13)."""
+    path_epochs: Annotated[
+        tuple[tuple[CellId, CellId, ShapeVersion], ...], msgspec.Meta(max_length=DELTA_MAX + 1)
+    ] = ()
+    """The edges between the receiver's cell and the feeder's that have an epoch above the first
+    one: both cells, in order, and the epoch (RS-11)."""
 
 
 class Attached(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -131,7 +134,7 @@ class FeedUnavailableReason(IntEnum):
     LIMIT = 2
     UNKNOWN_PUBEND = 3
     SHAPE_MISMATCH = 4
-    """The two brokers know different shape versions of the cells between them (R13)."""
+    """The receiver knows older cell records than the feeder. They come in the same packet (RS-11)."""
 
 
 class FeedUnavailable(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from gapless.core.ids import BrokerId
 from gapless.core.ticks import Tick
+from gapless.overlay.path_epochs import PathEpochs
 from gapless.propagation.sufficiency import Receiver
 from gapless.routing.attachment_state import NEXT_STATES, AttachmentInput, AttachmentState
-from gapless.routing.protocols import ShapeVersions
 from gapless.stream.curiosity import RequestedTicks
 
 __all__ = ["Attachment"]
@@ -25,11 +25,11 @@ class Attachment:
         "is_congested",
         "is_filtered",
         "number",
+        "path_epochs",
         "peer",
         "receiver",
         "refreshed",
         "sent",
-        "shape_versions",
         "silent",
         "state",
     )
@@ -40,7 +40,7 @@ class Attachment:
         number: int,
         receiver: Receiver,
         curious: RequestedTicks,
-        shape_versions: ShapeVersions = (),
+        path_epochs: PathEpochs = (),
         *,
         now: int = 0,
         eager: bool = False,
@@ -48,7 +48,8 @@ class Attachment:
         is_filtered: bool = True,
     ) -> None:
         self.peer = peer
-        self.shape_versions = shape_versions
+        self.path_epochs = path_epochs
+        """The epochs that the receiver has named (RS-11)."""
         self.number = number
         self.receiver = receiver
         self.eager = eager

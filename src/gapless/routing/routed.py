@@ -33,6 +33,9 @@ class SourceListener(Protocol):
     def source_lost(self, pubend: PubendId) -> None:
         """The router has lost the feeder of a pubend."""
 
+    def ticks_missing(self, routed: RoutedPubend) -> None:
+        """The feeder of a pubend has sent ticks that have not arrived."""
+
     def top_raised(self, routed: RoutedPubend) -> None:
         """A higher tick of a pubend is known to exist."""
 
@@ -54,6 +57,7 @@ class RoutedPubend:
         "outstanding_nacks",
         "pubend",
         "released",
+        "scope",
         "stream",
         "stream_epochs",
     )
@@ -65,11 +69,14 @@ class RoutedPubend:
         paths: Paths,
         account: MemoryAccount,
         listener: SourceListener,
+        scope: int,
     ) -> None:
         self._context = context
         self._paths = paths
         self._listener = listener
         self.pubend = pubend
+        self.scope = scope
+        """Ranges that arrive under an older scope may be silent for too few SHBs (RS-37)."""
         self.stream = IStream(pubend, account)
         self.outstanding_nacks = OutstandingNacks(context.parameters)
         self.log: HostedLog | None = None
@@ -114,13 +121,9 @@ class RoutedPubend:
         """Remove an attachment and return it."""
         return self.attachments.pop(key)
 
-    def fed_attachments_of(self, peer: BrokerId) -> list[Attachment]:
-        """Return the attachments of a peer that are fed."""
-        return [
-            each
-            for each in self.attachments.values()
-            if each.peer == peer and each.state is AttachmentState.FED
-        ]
+    def fed_attachments(self) -> list[Attachment]:
+        """Return the attachments that are fed."""
+        return [each for each in self.attachments.values() if each.state is AttachmentState.FED]
 
     def review_eager(self) -> None:
         """Set at the source whether silence must be sent soon."""
@@ -139,7 +142,7 @@ class RoutedPubend:
         self.close_feed()
         log.set_eager(self.is_eager)
 
-    def seek_feed(self, scope: int) -> None:
+    def seek_feed(self) -> None:
         """Open a feed unless there is a feed or a log."""
         if self.feed is None and self.log is None:
             self.feed = Feed(
@@ -150,7 +153,7 @@ class RoutedPubend:
                 self,
                 self._paths,
                 eager=self.is_eager,
-                scope=scope,
+                scope=self.scope,
             )
 
     def close_feed(self) -> None:
@@ -182,6 +185,8 @@ class RoutedPubend:
         """The feeder has sent everything up to a tick; return whether some of it did not arrive."""
         is_new = at > self.stream.top
         self.raise_top(at)
+        if is_new:
+            self._listener.ticks_missing(self)
         if self.feed is not None and self._paths.is_best_effort(self.pubend):
             self.feed.note_progress()  # without silence, a reply is the only sign of progress
             return False
@@ -203,6 +208,11 @@ class RoutedPubend:
     def raise_released(self, up_to: Tick) -> None:
         """Note that the log is released up to a tick."""
         self.released = max(self.released, up_to)
+
+    def forget_everything(self, scope: int) -> None:
+        """Forget the received ranges, and drop those that arrive under an older scope (RS-37)."""
+        self.scope = scope
+        self.stream.forget_all()
 
     def keep_stream_epochs(self, most: int, newest: int) -> None:
         """Forget the lowest ranges and their stream epochs, so that at most ``most`` remain (R38).

@@ -251,12 +251,16 @@ class Subend:
         self._listener.advanced(self)
 
     def feed_sent_up_to(self, at: Tick) -> bool:
-        """The feeder has sent everything up to a tick; ticks that are not here were lost."""
+        """The feeder has sent everything up to a tick; nack the ticks that are not here at once.
+
+        A gap that this shows does not close by itself (RS-11).
+        """
         is_new = at > self._stream.top
         if is_new:
             self._stream.raise_top(at)
             self._look_for_gaps()
-            self._nacks.plan()
+            self._nacks.curiosity.expedite(at, self._context.now)
+            self._nacks.send_due()
         return is_new
 
     def feed_lost(self) -> None:
