@@ -50,7 +50,10 @@ class Table:
         return self.epochs.get(feeder, ())
 
     # the receiver
-    def feed_found(self, at: int) -> None:
+    after = None
+
+    def feed_found(self, at: int, position: object) -> None:
+        del position
         self.fed_at.append(at)
 
     def feed_sent_up_to(self, at: int) -> bool:

@@ -86,6 +86,10 @@ class Node:
         self.vectors.append(vector)
         return None if self.wanted is None else 1
 
+    def best_effort_tables(self, pubend: PubendId, receiver: Receiver) -> int | None:
+        del pubend, receiver
+        return None if self.wanted is None else 1
+
     def matching_tables(self, publications: Sequence[Publication]) -> list[int]:
         assert self.wanted is not None
         self.matched += [each.tick for each in publications]

@@ -51,14 +51,23 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     retry_ms: int = 100
     retry_max_ms: int = 5_000
     attach_defer_ms: int = 2_000
-    """How long an Attach waits for newer cell records before it is refused."""
+    """How long an Attach waits for newer cell records before it is refused, and how long the Hello
+    of a broker that is no neighbour yet is kept."""
     attach_refresh_ms: int = 2_000
     attach_expiry_ms: int = 6_000
     feed_switch_delay_ms: int = 5_000
     attachments_max: int = 20_000
 
-    attach_defer_ms: int = 2_000
-    """How long a broker keeps the Hello of a broker that is no neighbour yet."""
+    # replay of best effort
+    replay_buffer_bytes: int = 262_144
+    """The newest publications of a best-effort pubend that a router keeps for receivers that attach
+    again."""
+    replay_buffers_bytes: int = 16_777_216
+    """The same for all pubends together."""
+    replay_buffer_ms: int = 5_000
+    """How long they are kept."""
+    replay_requests_max: int = 16
+    """How often in ``replay_buffer_ms`` a router may request a stream anew from a lower position."""
 
     # silence and curiosity
     silence_ms: int = 100
@@ -263,6 +272,11 @@ _RELATIONS = (
         "attach_expiry_ms",
         "inactive_after_s",
         "a member must not become inactive while it is still attached",
+    ),
+    (
+        "session_timeout_ms",
+        "replay_buffer_ms",
+        "a receiver whose session has timed out must find what it has missed",
     ),
     (
         "inactive_after_s",

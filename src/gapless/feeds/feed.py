@@ -30,7 +30,14 @@ from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.feeds.feed_state import NEXT_STATES, FeedInput, FeedState
 from gapless.feeds.paths import RELAYED, Candidate, FeedPaths
-from gapless.messages.streams import Attach, Attached, AttachKind, Detach, FeedUnavailable
+from gapless.messages.streams import (
+    Attach,
+    Attached,
+    AttachKind,
+    BestEffortPosition,
+    Detach,
+    FeedUnavailable,
+)
 from gapless.overlay.path_epochs import PathEpochs
 
 __all__ = [
@@ -54,8 +61,12 @@ intervals of an idle stream double, and a silence may be lost."""
 class FeedListener(Protocol):
     """The receiver of a feed."""
 
-    def feed_found(self, at: Tick) -> None:
-        """The feed has a new feeder, which sends every tick above ``at``."""
+    @property
+    def after(self) -> BestEffortPosition | None:
+        """Of a best-effort pubend: the position up to which the receiver has everything."""
+
+    def feed_found(self, at: Tick, position: BestEffortPosition | None) -> None:
+        """The feed has a new feeder, which sends what is above ``at``, or ``position`` (RS-14)."""
 
     def feed_sent_up_to(self, at: Tick) -> bool:
         """The feeder has sent everything up to ``at``; return whether some of it did not arrive."""
@@ -108,7 +119,7 @@ class Feed:
         self._oldest = self._count
         """Replies with lower numbers are for a path that has changed since (R13)."""
         self._epochs_sent: dict[BrokerId, PathEpochs] = {}
-        """The path epochs in the last Attach to each broker, without brokers of which none is."""
+        """The path epochs in the last Attach to each broker, if there are any."""
         self._numbers: dict[BrokerId, int] = {}
         """The attach number of each broker in the current session with it."""
         self._number = 0
@@ -136,6 +147,11 @@ class Feed:
     def feeder(self) -> BrokerId | None:
         """The current feeder."""
         return None if self._current is None else self._current.broker
+
+    @property
+    def number(self) -> int:
+        """The attach number at the feeder."""
+        return self._number
 
     @property
     def state(self) -> FeedState:
@@ -336,7 +352,8 @@ class Feed:
             self._epochs_sent[broker] = epochs
         else:
             self._epochs_sent.pop(broker, None)
-        attach = Attach(self._pubend, number, self._kind, self._name, self.eager, epochs)
+        pubend, kind, after = self._pubend, self._kind, self._listener.after
+        attach = Attach(pubend, number, kind, self._name, self.eager, epochs, after)
         self._context.send(broker, attach)
 
     def _path_epochs(self, feeder: BrokerId) -> PathEpochs:
@@ -388,7 +405,7 @@ class Feed:
             self._context.mark("feed moved")
             self._forget_number(old)
             self._context.send(old, Detach(self._pubend, old_number))
-        self._listener.feed_found(message.sent_up_to)
+        self._listener.feed_found(message.sent_up_to, message.at)
 
     def _lose(self, cause: FeedInput) -> None:
         """Drop the feeder and try the candidates; the listener may close the feed meanwhile."""

@@ -25,6 +25,7 @@ __all__ = [
     "Attach",
     "AttachKind",
     "Attached",
+    "BestEffortPosition",
     "DefineMemberSet",
     "Detach",
     "EventValue",
@@ -93,6 +94,14 @@ class ReadForm(IntEnum):
     """Only their ticks: byte strings, each an array of ticks in msgpack."""
 
 
+class BestEffortPosition(msgspec.Struct, frozen=True, array_like=True, gc=False, order=True):
+    """A position in a best-effort stream, whose ticks grow within an incarnation (RS-14)."""
+
+    incarnation: Count
+    """Of the PHB."""
+    tick: Tick
+
+
 class AttachKind(IntEnum):
     """The relation of the receiver to the feeder (R10)."""
 
@@ -115,6 +124,9 @@ class Attach(msgspec.Struct, frozen=True, array_like=True, tag=True):
     ] = ()
     """The edges between the receiver's cell and the feeder's that have an epoch above the first
     one: both cells, in order, and the epoch (RS-11)."""
+    after: BestEffortPosition | None = None
+    """Of a best-effort pubend: the receiver has everything up to this position. None: it gets what
+    is published from now on (RS-14)."""
 
 
 class Attached(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -124,6 +136,8 @@ class Attached(msgspec.Struct, frozen=True, array_like=True, tag=True):
     number: Count
     sent_up_to: Tick
     relayed: bool = False
+    at: BestEffortPosition | None = None
+    """Of a best-effort pubend: the receiver gets everything above this position (RS-14)."""
 
 
 class FeedUnavailableReason(IntEnum):

@@ -153,6 +153,11 @@ class TableStore:
         if direction in self.out:
             self.out[direction].announce(pubend, *known)
 
+    def announced_version(self, pubend: PubendId) -> int:
+        """Return the announcement version of a pubend; 0 if it is not announced."""
+        known = self._announced.get(pubend)
+        return 0 if known is None else known[0]
+
     def withdraw(self, pubend: PubendId) -> None:
         """Forget a pubend that was ended."""
         direction = self._directions.pop(pubend, None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from gapless.core.ids import BrokerId
 from gapless.core.ticks import Tick
+from gapless.messages.streams import BestEffortPosition
 from gapless.overlay.path_epochs import PathEpochs
 from gapless.propagation.sufficiency import Receiver
 from gapless.routing.attachment_state import NEXT_STATES, AttachmentInput, AttachmentState
@@ -27,6 +28,7 @@ class Attachment:
         "number",
         "path_epochs",
         "peer",
+        "position",
         "receiver",
         "refreshed",
         "sent",
@@ -41,6 +43,7 @@ class Attachment:
         receiver: Receiver,
         curious: RequestedTicks,
         path_epochs: PathEpochs = (),
+        position: BestEffortPosition | None = None,
         *,
         now: int = 0,
         eager: bool = False,
@@ -50,6 +53,8 @@ class Attachment:
         self.peer = peer
         self.path_epochs = path_epochs
         """The epochs that the receiver has named (RS-11)."""
+        self.position = position
+        """Of a best-effort pubend: the receiver was sent everything up to this position (RS-14)."""
         self.number = number
         self.receiver = receiver
         self.eager = eager
@@ -114,6 +119,10 @@ class Attachment:
     def sent_through(self, high: Tick) -> None:
         """Note that everything known up to a tick was sent."""
         self.sent = max(self.sent, high)
+
+    def sent_position(self, position: BestEffortPosition | None) -> None:
+        """Note that everything up to a position of best effort was sent, or need not be."""
+        self.position = position
 
     def silent_through(self, high: Tick) -> None:
         """Note that the known and unsent ticks up to a tick have no event for the receiver."""

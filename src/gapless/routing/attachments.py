@@ -13,6 +13,7 @@ from collections import Counter
 from gapless.core.context import Context
 from gapless.core.ids import BrokerId, PubendId
 from gapless.core.parameters import microseconds
+from gapless.core.ticks import Tick
 from gapless.messages.streams import (
     Attach,
     Attached,
@@ -71,6 +72,7 @@ class Attachments:
             receiver,
             RequestedTicks(self._context.parameters),
             message.path_epochs,
+            message.after,
             now=self._context.now,
             eager=message.eager,
             is_congested=peer in self._congested,
@@ -140,21 +142,23 @@ class Attachments:
 
     # --- the source --------------------------------------------------------------------------
 
-    def start(self, routed: RoutedPubend, attachment: Attachment) -> None:
-        """Feed a receiver above the current top, and send it that tick."""
-        attachment.start(routed.stream.top)
+    def start(self, routed: RoutedPubend, attachment: Attachment, sent: Tick) -> None:
+        """Feed a receiver above a tick, and send it that tick."""
+        attachment.start(sent)
         self.confirm(routed, attachment)
 
     def confirm(self, routed: RoutedPubend, attachment: Attachment) -> None:
         """Send a receiver the last tick sent."""
-        number, at = attachment.number, attachment.sent
-        self._context.send(attachment.peer, Attached(routed.pubend, number, at, routed.relayed))
+        at = attachment.position
+        sent = attachment.sent if at is None else at.tick
+        message = Attached(routed.pubend, attachment.number, sent, routed.relayed, at)
+        self._context.send(attachment.peer, message)
 
     def start_waiting(self, routed: RoutedPubend) -> None:
         """Feed the waiting receivers: the router has a source."""
         for attachment in routed.attachments.values():
             if attachment.state is AttachmentState.WAITING:
-                self.start(routed, attachment)
+                self.start(routed, attachment, routed.stream.top)
 
     def await_source(self, routed: RoutedPubend, attachment: Attachment) -> None:
         """Let a receiver wait for a source, and notify it after a timeout."""

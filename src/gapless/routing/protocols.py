@@ -29,8 +29,11 @@ class Filtering(Protocol):
         """Return the tables that decide for a receiver, a bit each, or None if none may (R25).
 
         ``vector`` is the vector of the range's stream epoch, or None if this broker does not know
-        it. Under best effort it is empty (R33).
+        it.
         """
+
+    def best_effort_tables(self, pubend: PubendId, receiver: Receiver) -> int | None:
+        """Return the tables that decide under best effort, or None if none may (RS-14)."""
 
     def matching_tables(self, publications: Sequence[Publication]) -> list[int]:
         """Return for each publication the tables that match it, a bit each."""

@@ -15,8 +15,7 @@ SHBs are behind the cell for a pubend, the router raises the *scope* of the pube
 it received, attaches again, and drops what arrives under an older scope (RS-37). Knowledge from its
 own log was never filtered, and remains.
 
-A receiver is fed only while both ends know the same epochs of the edges between them
-(:mod:`.deferred`).
+A receiver is fed only while both ends know the same epochs of the edges between (:mod:`.deferred`).
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from collections.abc import Collection, Iterable, Mapping
 from gapless.core.context import Context
 from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.parameters import microseconds
-from gapless.core.ticks import Tick, TickRange
+from gapless.core.ticks import Tick
 from gapless.feeds.feed import scope_of
 from gapless.messages.records import StreamEpochRecord
 from gapless.messages.streams import (
@@ -47,11 +46,14 @@ from gapless.overlay.path_epochs import SAME_VIEW
 from gapless.overlay.tree import TreeChange
 from gapless.propagation.sufficiency import Receiver
 from gapless.routing.attachments import Attachments
+from gapless.routing.best_effort import BestEffortStreams
+from gapless.routing.congestion import Congestion
 from gapless.routing.deferred import DeferredAttaches
 from gapless.routing.epoch_sender import StreamEpochSender
 from gapless.routing.nacks import UpstreamRequests
 from gapless.routing.protocols import CellRecords, Filtering, HostedLog, Paths
 from gapless.routing.receiver_requests import ReceiverRequests
+from gapless.routing.replay_buffer import ReplayAccount
 from gapless.routing.routed import RoutedPubend
 from gapless.routing.sending import MatchMasks, StreamSender
 from gapless.stream.cache import shrink
@@ -79,9 +81,14 @@ class Router:
         self._deferred = DeferredAttaches(context, records)
         self._attachments = Attachments(context, filtering, paths, self._deferred)
         self._upstream = UpstreamRequests(context, self._found)
+        self._replay_account = ReplayAccount()
+        self._best_effort = BestEffortStreams(
+            context, filtering, self._attachments, self._replay_account, self._routed
+        )
         self._requests = ReceiverRequests(
             context, filtering, self._sender, self._epoch_sender, self._upstream
         )
+        self._congestion = Congestion(context, self._attachments, self._requests, self._routed)
         self._scope = 0
         """The newest scope of any pubend. A pubend without cached ranges may have any scope."""
 
@@ -97,7 +104,7 @@ class Router:
         """Serve a pubend from its own log, and feed the receivers that wait for a source."""
         routed = self._get(pubend)
         routed.host(log, released)
-        self._attachments.start_waiting(routed)
+        self.source_found(routed)
 
     def forward(
         self, pubend: PubendId, knowledge: KnowledgeRange, opened: StreamEpochRecord | None
@@ -105,7 +112,7 @@ class Router:
         """Send a new knowledge range of a pubend of this broker to the receivers."""
         routed = self._get(pubend)
         if self._paths.is_best_effort(pubend):
-            self._relay(routed, knowledge)
+            self._best_effort.publish(routed, knowledge)
             return
         if opened is not None:
             routed.stream_epochs.learn_record(opened)
@@ -200,8 +207,10 @@ class Router:
     def _admit(self, routed: RoutedPubend, peer: BrokerId, message: Attach) -> None:
         """Attach a receiver, and feed it as soon as there is a source."""
         attachment = self._attachments.admit(routed, peer, message)
-        if routed.has_source:
-            self._attachments.start(routed, attachment)
+        if self._paths.is_best_effort(routed.pubend):
+            self._best_effort.attach(routed, attachment)
+        elif routed.has_source:
+            self._attachments.start(routed, attachment, routed.stream.top)
         else:
             routed.seek_feed()
             self._attachments.await_source(routed, attachment)
@@ -248,31 +257,11 @@ class Router:
 
     def pause_peer(self, peer: BrokerId) -> None:
         """Send a peer nothing of the streams: its route is congested (R40)."""
-        self._context.mark("receiver was slow")
-        if self._attachments.is_congested(peer):
-            return
-        self._attachments.congested(peer)
-        for routed in self._routed.values():
-            for attachment in routed.attachments.values():
-                if attachment.peer == peer:
-                    attachment.hold()
+        self._congestion.pause(peer)
 
     def resume_peer(self, peer: BrokerId) -> None:
-        """Send a peer new knowledge again; it sees a gap and sends a nack (R40).
-
-        The nacks received meanwhile are answered now. Otherwise a peer that is congested most of
-        the time would repeat them ever more rarely, and most would arrive while it is congested.
-        """
-        if not self._attachments.is_congested(peer):
-            return
-        self._attachments.drained(peer)
-        for routed in self._routed.values():
-            requested: list[TickRange] = []
-            for attachment in routed.attachments.values():
-                if attachment.peer == peer and attachment.resume(routed.stream.top):
-                    requested += attachment.curious.take(0, routed.stream.top)
-            if requested:
-                self.nack(peer, Nack(routed.pubend, tuple(requested)))
+        """Send a peer new knowledge again; it sees a gap and sends a nack (R40)."""
+        self._congestion.resume(peer)
 
     # --- the own feed ------------------------------------------------------------------------
 
@@ -313,21 +302,18 @@ class Router:
             self._upstream.send_unreadable(routed, message)
 
     def source_found(self, routed: RoutedPubend) -> None:
-        """The router has a feeder for a pubend: feed the waiting receivers."""
-        self._confirm_all(routed)
+        """The router has a source of a pubend: feed the waiting receivers."""
+        if self._paths.is_best_effort(routed.pubend):
+            self._best_effort.source_found(routed)
+            return
+        self.ticks_missing(routed)
         self._attachments.start_waiting(routed)
 
     def ticks_missing(self, routed: RoutedPubend) -> None:
-        """The feeder has sent ticks that have not arrived."""
-        self._confirm_all(routed)
+        """The feeder has sent ticks that have not arrived: let all receivers nack them (RS-11).
 
-    def _confirm_all(self, routed: RoutedPubend) -> None:
-        """Send the receivers everything known, and the tick up to which ticks exist (RS-11).
-
-        They nack what is missing below it at once, and need not wait for the next range.
+        They are sent what is known, and the tick up to which ticks exist.
         """
-        if self._paths.is_best_effort(routed.pubend):
-            return
         top, masks = routed.stream.top, MatchMasks(self._filtering)
         behind = [each for each in routed.fed_attachments() if each.sent < top]
         for attachment in behind:
@@ -365,7 +351,7 @@ class Router:
         if routed is None or routed.log is not None:
             return  # no receiver needs it any more, or the log is here
         if self._paths.is_best_effort(pubend):
-            self._relay(routed, knowledge)
+            self._best_effort.receive(routed, number, knowledge)
             return
         if scope_of(number) < routed.scope:
             self._context.mark("knowledge of an older scope")
@@ -406,10 +392,6 @@ class Router:
     def _found(self, routed: RoutedPubend, knowledge: KnowledgeRange) -> None:
         """Send a range that was read from a log of this broker to answer nacks."""
         self.take(routed, knowledge, first=False, opens=False)
-
-    def _relay(self, routed: RoutedPubend, knowledge: KnowledgeRange) -> None:
-        if self._sender.relay(routed, knowledge) and routed.feed is not None:
-            routed.feed.note_progress()
 
     def cached(self, pubend: PubendId, low: Tick, high: Tick) -> list[KnowledgeRange]:
         """Return the known ranges from a tick up to the first gap, at most about one frame."""
@@ -495,13 +477,21 @@ class Router:
             self._attachments.expire(routed, oldest)
             if routed.was_idle():
                 routed.close_feed()
+                routed.replay.clear()
                 del self._routed[routed.pubend]
+        self._best_effort.trim()
 
     def _get(self, pubend: PubendId) -> RoutedPubend:
         routed = self._routed.get(pubend)
         if routed is None:
             routed = RoutedPubend(
-                self._context, pubend, self._paths, self._account, self, self._scope
+                self._context,
+                pubend,
+                self._paths,
+                self._account,
+                self._replay_account,
+                self,
+                self._scope,
             )
             self._routed[pubend] = routed
         return routed
