@@ -10,8 +10,6 @@ from gapless.core.ids import BrokerId, PubendId, ShbId
 from gapless.messages.overlay import CellEdge, CellMember, ShapeVersion
 from gapless.messages.records import NeighbourhoodRecord, PutRecord, TickCeilingRecord
 from gapless.overlay.neighbourhood import Neighbourhood, Topology
-from gapless.reshape.changes import appended, shifted
-from gapless.reshape.step import gained, is_unused, stored_neighbourhood
 from tests.scenarios.brokers import Node, World
 
 P = PubendId("P")
@@ -28,24 +26,6 @@ def near(cell: str, *edges: str, version: int = 1) -> Neighbourhood:
 
 BEFORE = ("ij", "jk", "ix", "km")
 AFTER = ("ik", "jk", "ix", "km")
-
-
-@pytest.mark.parametrize(
-    ("cell", "found"), [("i", set()), ("j", set()), ("k", {"i"}), ("x", set()), ("m", set())]
-)
-def test_only_the_new_neighbour_of_a_moved_cell_becomes_wider(cell: str, found: set[str]) -> None:
-    assert gained(near(cell, *BEFORE), near(cell, *AFTER)) == found
-
-
-def test_the_stored_records_are_used_instead_of_the_configured_ones() -> None:
-    configured = near("i", *BEFORE)
-    stored = near("i", *AFTER, version=3)
-    other = near("k", *AFTER, version=9)
-    found = stored_neighbourhood(configured, record(stored), "i", 1)
-    assert (found.neighbours, found.version) == (("k", "x"), 3)
-    unchanged = stored_neighbourhood(configured, record(other), "i", 1)
-    assert unchanged is configured, "a broker does not change its cell"
-    assert stored_neighbourhood(configured, None, "i", 1) is configured
 
 
 def record(neighbourhood: Neighbourhood) -> NeighbourhoodRecord:

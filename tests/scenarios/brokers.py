@@ -14,7 +14,7 @@ a scenario can name them.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -374,11 +374,6 @@ class World:
 
     # --- the tree ----------------------------------------------------------------------------
 
-    def exchange_records(self) -> None:
-        """Let brokers send cell records to peers that need them, from now on (RS-4)."""
-        for name in self.nodes:
-            self[name].components.router._deferred._records = SentRecords(self, name)
-
     def shift(self, moved: CellId, old: CellId, new: CellId) -> None:
         """Move a cell from its neighbour to a neighbour of that; no broker knows of it yet."""
         cells = {each.name: each for each in self.topology.cells}
@@ -565,35 +560,6 @@ class World:
     def subscriber(self, broker: BrokerId, name: str, wanted: str, **options: Any) -> Subscriber:
         """Send a subscribe call without waiting for the answer."""
         return Subscriber(self, broker, name, wanted, **options)
-
-
-class SentRecords:
-    """A record exchange: a peer that is sent newer records applies the tree that the sender knows."""
-
-    def __init__(self, world: World, broker: BrokerId) -> None:
-        self._world = world
-        self._broker = broker
-
-    def push(self, peer: BrokerId, cells: Collection[CellId]) -> None:
-        """Let the records arrive at a peer."""
-        del cells
-        self._world.after(HOP_US, lambda: self._arrive(peer, self._broker))
-
-    def want(self, peer: BrokerId, cells: Collection[CellId]) -> None:
-        """Let a request arrive at a peer, and the records here."""
-        del cells
-        self._world.after(2 * HOP_US, lambda: self._arrive(self._broker, peer))
-
-    def _arrive(self, broker: BrokerId, source: BrokerId) -> None:
-        knows = self._world[source].neighbourhood.version
-        if self._world[broker].neighbourhood.version < knows and self._is_current(source):
-            self._world.apply_tree(broker)
-
-    def _is_current(self, source: BrokerId) -> bool:
-        """Return whether a broker has applied the newest tree, the only one that is sent."""
-        near, world = self._world[source].neighbourhood, self._world
-        newest = world.topology.neighbourhood(near.own, world.parameters.neighbourhood_radius)
-        return near.cells == newest.cells
 
 
 def _repacked(packet: Packet, messages: list[Any]) -> Packet:

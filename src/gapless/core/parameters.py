@@ -283,11 +283,6 @@ _RELATIONS = (
         "stale_table_ttl_s",
         "stale tables must last until their members are inactive",
     ),
-    (
-        "attach_timeout_ms",
-        "attach_defer_ms",
-        "a deferred request must not be given up before its first repetition",
-    ),
     ("silence_ms", "dct_ms", "a silent stream must not cause a nack"),
     (
         "session_timeout_ms",

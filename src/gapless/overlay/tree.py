@@ -19,8 +19,6 @@ class TreeChange(NamedTuple):
 
     old: Neighbourhood
     new: Neighbourhood
-    wider: bool = False
-    """Is not read. The properties follow from both neighbourhoods."""
 
     @property
     def changes_own_edges(self) -> bool:
