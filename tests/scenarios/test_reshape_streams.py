@@ -71,7 +71,7 @@ class Flow:
         return [f"e{number + 1}" for number in range(self.count)]
 
 
-# --- pauses (RS-11, R-11) -------------------------------------------------------------------------
+# --- pauses (RS-11) -------------------------------------------------------------------------------
 
 
 def untouched() -> Flow:
@@ -212,7 +212,7 @@ def test_run_1_a_feeder_with_the_old_tree_filters_by_tables_that_lack_the_filter
     with (
         patched(FeedCandidates, "difference", lambda *_: SAME_VIEW),
         patched(TableSources, "set_fed", lambda *_, **__: None),
-        patched(sufficiency, "sufficient", lambda *_: True),  # claims of any edge count (D1)
+        patched(sufficiency, "sufficient", lambda *_: True),  # claims of any edge count
     ):
         assert "e1" not in fed_over_the_old_edge().events
 
@@ -387,7 +387,7 @@ def test_a_step_that_changes_no_own_edge_announces_nothing() -> None:
     assert "i" in announced
 
 
-# --- best effort (RS-14, R-8) ---------------------------------------------------------------------
+# --- best effort (RS-14) --------------------------------------------------------------------------
 
 
 def best_effort(
