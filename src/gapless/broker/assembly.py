@@ -165,7 +165,7 @@ def assemble(
     exchange = TableExchange(context, tree, sessions, notifications)
     candidates = FeedCandidates(identity, tree, sessions, announcements)
     filtering = TableFiltering(exchange)
-    router = Router(context, filtering, candidates)
+    router = Router(context, filtering, candidates, record_exchange)
     reports = ReportAggregator(context, router, hosted)
     pubends = Pubends(
         context,
@@ -223,7 +223,7 @@ def assemble(
         stored.neighbourhood,
         record_exchange,
         (partitions, exchange, announcements, router, name_queries, walks, sessions, control),
-        (announcements, exchange, subends, pubends),
+        (announcements, exchange, router, subends, pubends),
     )
     return Components(
         tree,
