@@ -19,7 +19,12 @@ SOURCES = Path(__file__).resolve().parent.parent / "src" / "gapless"
 # ---------------------------------------------------------------------------------------------
 # The tables.
 
-LIMIT_FILES = ("core/limits.py", "core/overlay_limits.py", "core/parameters.py")
+LIMIT_FILES = (
+    "core/limits.py",
+    "core/overlay_limits.py",
+    "core/parameters.py",
+    "core/reshape_limits.py",
+)
 """The files with fixed limits and with those that an operator may set."""
 
 ENDINGS = ("_MAX", "_KEPT")

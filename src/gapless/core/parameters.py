@@ -46,6 +46,20 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     find_timeout_ms: int = 3_000
     """How long a broker waits for the answers to a search for a durable subscription."""
 
+    # operations on the tree
+    op_prepare_ms: int = 10_000
+    """How long a coordinator waits for the locks of an operation before it aborts it."""
+    op_inquire_ms: int = 5_000
+    """How long a locked broker hears nothing before it asks for the outcome. Messages of decided
+    operations are repeated as often."""
+    op_backoff_ms: int = 100
+    """The longest wait before the second attempt of a refused operation. It doubles."""
+    op_backoff_max_ms: int = 3_200
+    op_attempts: int = 8
+    """How often a coordinator attempts an operation that participants refuse."""
+    cell_degree_max: int = 32
+    """The greatest number of neighbours that an operation gives a cell."""
+
     # feeds
     attach_timeout_ms: int = 1_000
     retry_ms: int = 100
@@ -267,6 +281,7 @@ _RELATIONS = (
         "attach_defer_ms",
         "a deferred request must not be given up before its first repetition",
     ),
+    ("op_backoff_ms", "op_backoff_max_ms", "the wait before another attempt must be able to grow"),
     ("silence_ms", "dct_ms", "a silent stream must not cause a nack"),
     (
         "session_timeout_ms",

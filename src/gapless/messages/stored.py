@@ -14,9 +14,12 @@ from gapless.messages.records import (
     IncarnationRecord,
     JoinedPubendRecord,
     KnownHostRecord,
+    LockRecord,
     LogHoldRecord,
     MemberRecord,
     NeighbourhoodRecord,
+    OperationRecord,
+    PromiseRecord,
     PubendLocationRecord,
     PubendRecord,
     PublisherRecord,
@@ -61,6 +64,10 @@ class StoredState(NamedTuple):
     subscriptions: tuple[SubscriptionRecord, ...]
     staged: tuple[StagedRecord, ...]
     commits: tuple[CommitRecord, ...]
+    operations: tuple[OperationRecord, ...]
+    locks: tuple[LockRecord, ...]
+    """At most one."""
+    promises: tuple[PromiseRecord, ...]
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> StoredState:
@@ -85,6 +92,9 @@ class StoredState(NamedTuple):
             subscriptions=all_of(SubscriptionRecord),
             staged=all_of(StagedRecord),
             commits=all_of(CommitRecord),
+            operations=all_of(OperationRecord),
+            locks=all_of(LockRecord),
+            promises=all_of(PromiseRecord),
         )
 
 

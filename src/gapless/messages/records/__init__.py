@@ -32,6 +32,12 @@ from gapless.messages.records.pubend import (
     StreamEpochRecord,
     TickCeilingRecord,
 )
+from gapless.messages.records.reshape import (
+    LockRecord,
+    OperationPhase,
+    OperationRecord,
+    PromiseRecord,
+)
 from gapless.messages.records.staging import CommitRecord, StagedRecord
 from gapless.messages.records.subscribers import (
     FilterSegmentRecord,
@@ -51,12 +57,16 @@ __all__ = [
     "IncarnationRecord",
     "JoinedPubendRecord",
     "KnownHostRecord",
+    "LockRecord",
     "LogHoldRecord",
     "LogRow",
     "MemberRecord",
     "MergeExclusionRecord",
     "NeighbourhoodRecord",
+    "OperationPhase",
+    "OperationRecord",
     "PackedRow",
+    "PromiseRecord",
     "PubendLocationRecord",
     "PubendRecord",
     "PublisherRecord",

@@ -25,6 +25,7 @@ from gapless.messages.records.pubend import (
     StreamEpochRecord,
     TickCeilingRecord,
 )
+from gapless.messages.records.reshape import LockRecord, OperationRecord, PromiseRecord
 from gapless.messages.records.staging import CommitRecord, StagedRecord
 from gapless.messages.records.subscribers import JoinedPubendRecord, SubscriptionRecord
 from gapless.messages.streams import Publication
@@ -60,6 +61,9 @@ Record: TypeAlias = (
     | PubendLocationRecord
     | RetirementRecord
     | SubscriptionRecord
+    | OperationRecord
+    | LockRecord
+    | PromiseRecord
 )
 
 
