@@ -12,11 +12,8 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace
 
-from gapless.core.context import Context
 from gapless.messages.overlay import CellRecord, ShapeVersion, Term
-from gapless.messages.reshape import OpAbort, RefusalReason
-from gapless.reshape import changes, decision, proposals, takeover
-from gapless.reshape.admission import Admission
+from gapless.reshape import changes, proposals, takeover
 from gapless.reshape.coordinator import Coordinator
 from gapless.reshape.operation_run import OperationRun
 from gapless.reshape.operations import Operations
@@ -109,7 +106,7 @@ def new_term_at_abort(patch: Patch) -> None:
 
 
 def names_in_terms(patch: Patch) -> None:
-    patch.setattr(takeover, "Term", lambda number=0, broker="": Term(number, ""))
+    patch.setattr(takeover, "Term", lambda number=0, _="": Term(number, ""))
 
 
 def terms_in_shape_versions(patch: Patch) -> None:

@@ -79,6 +79,10 @@ class Held:
     def records(self) -> Collection[CellRecord]:
         return self._broker.disk_records.values()
 
+    def is_consistent(self, records: Collection[CellRecord]) -> bool:
+        """No run has a broker in two cells that are both in the tree."""
+        return bool(self._broker.name or records)
+
     def apply(
         self,
         records: Collection[CellRecord],
@@ -109,6 +113,9 @@ class Contents:
 
     def left(self) -> tuple[str, ...]:
         return self.entries
+
+    def is_member(self) -> bool:
+        return False
 
     def leave(self) -> None:
         """Leave nothing: there are no pubends."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
+from gapless.broker.cell_contents import LeavingCell
 from gapless.broker.notifications import Notifications
 from gapless.broker.stream_messages import StreamMessages
 from gapless.core.context import Context
@@ -51,7 +52,7 @@ from gapless.pubend.staging import Staging
 from gapless.pubend.writer_calls import WriterCalls
 from gapless.requests.carrier import PubendRequests
 from gapless.requests.reads import ReadCalls
-from gapless.reshape.received_records import ReceivedRecords, proves_nothing
+from gapless.reshape.operations import OPERATION_MESSAGES, Operations
 from gapless.reshape.step import TreeStep
 from gapless.retirement.consequences import Retirement
 from gapless.retirement.retire_calls import RetireCalls
@@ -69,7 +70,7 @@ from gapless.subscribers import (
 
 __all__ = ["CONTROL_MESSAGES", "Calls", "Components", "assemble", "start"]
 
-CONTROL_MESSAGES: Final = frozenset({RecordPush, RecordList, RecordWant})
+CONTROL_MESSAGES: Final = frozenset({RecordPush, RecordList, RecordWant, *OPERATION_MESSAGES})
 """The messages that control sessions carry (RS-35)."""
 
 
@@ -117,7 +118,7 @@ class Components(NamedTuple):
     retirement: Retirement
     stream_messages: StreamMessages
     step: TreeStep
-    received_records: ReceivedRecords
+    operations: Operations
     inspection: InspectionCalls
     calls: tuple[Calls, ...]
     """The components that answer requests of clients."""
@@ -208,6 +209,15 @@ def assemble(
         (partitions, exchange, announcements, router, sessions, control),
         (announcements, exchange, subends, pubends),
     )
+    operations = Operations(
+        context,
+        step,
+        control,
+        LeavingCell(context, tree, hosted, staging, registry, subends),
+        stored.operations,
+        stored.locks,
+        stored.promises,
+    )
     return Components(
         tree,
         sessions,
@@ -242,7 +252,7 @@ def assemble(
         retirement,
         StreamMessages(context, router, reports, subends),
         step,
-        ReceivedRecords(context, step, proves_nothing),
+        operations,
         inspection,
         calls=(
             PublisherCalls(
@@ -257,6 +267,7 @@ def assemble(
             listings,
             OperatorCalls(context, registry, corrupt, hosting, lookups),
             WriterCalls(context, hosted, staging, refusals),
+            operations.calls,
         ),
     )
 
@@ -278,5 +289,6 @@ def start(components: Components, stored: StoredState, configured: Neighbourhood
     each.pubends.restore(stored.pubends)
     each.retirement.start()
     each.staging.start()
+    each.operations.start()
     if each.tree.neighbourhood is not configured:
         each.control_sessions.update_links()  # the driver knows only the configured peers

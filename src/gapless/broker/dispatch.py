@@ -154,6 +154,7 @@ class Dispatch:
             **each.record_exchange.handlers,
             **each.exchange.handlers,
             **each.requests.handlers,
+            **each.operations.handlers,
         }
 
     def _announced(self, peer: BrokerId, message: Announce) -> None:

@@ -57,8 +57,6 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     op_backoff_max_ms: int = 3_200
     op_attempts: int = 8
     """How often a coordinator attempts an operation that participants refuse."""
-    cell_degree_max: int = 32
-    """The greatest number of neighbours that an operation gives a cell."""
 
     # feeds
     attach_timeout_ms: int = 1_000

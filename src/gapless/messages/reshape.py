@@ -125,6 +125,8 @@ class RefusalReason(IntEnum):
     """A cell or a broker of that name exists."""
     INVALID = 10
     """The request cannot be carried out in any tree."""
+    LEAVING = 11
+    """The brokers of the cell still leave the pubends of which they are members."""
 
 
 RefusalText = Annotated[str, msgspec.Meta(max_length=1_000)]

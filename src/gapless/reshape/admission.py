@@ -47,6 +47,8 @@ class Admission:
         fenced = self._fenced(message)
         if fenced is not None:
             return fenced
+        if not self._records.is_consistent(message.records):
+            return OpRefused(message.op, RefusalReason.NAME_TAKEN)
         if mine.cell not in (self._records.own, *self._unexpected(message)):
             return OpRefused(message.op, RefusalReason.STALE, self._records.own_record)
         if mine.cell != self._records.own:
@@ -117,4 +119,9 @@ class Admission:
 
     def _refusal_of_contents(self, message: OpPrepare) -> OpRefused | None:
         left = self._contents.left()[:REMAINDERS_NAMED_MAX]
-        return OpRefused(message.op, RefusalReason.NOT_EMPTY, left=left) if left else None
+        if left:
+            return OpRefused(message.op, RefusalReason.NOT_EMPTY, left=left)
+        if self._contents.is_member():
+            self._contents.leave()
+            return OpRefused(message.op, RefusalReason.LEAVING)
+        return None

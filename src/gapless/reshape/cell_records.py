@@ -68,6 +68,10 @@ class CellRecords:
         requested = (record for records in self._requested for record in records)
         return newest_records((*self._held.records(), *requested))
 
+    def is_consistent(self, records: Collection[CellRecord]) -> bool:
+        """Return whether a step with these records leads to a tree that this broker can take."""
+        return self._held.is_consistent(records)
+
     def newer(self, records: Iterable[CellRecord]) -> list[CellRecord]:
         """Return those records that are newer than the ones known here."""
         found = []

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from gapless.core.context import Context, Timer
-from gapless.core.ids import BrokerId
 from gapless.core.parameters import microseconds
 from gapless.core.reshape_limits import OPERATIONS_WAITING_MAX
 from gapless.messages.clients import Refused
@@ -34,7 +33,6 @@ from gapless.messages.reshape import (
 from gapless.reshape.cell_records import CellRecords
 from gapless.reshape.coordinator import Coordinator
 from gapless.reshape.proposals import Refusal
-from gapless.reshape.protocols import OperationPeers
 from gapless.reshape.takeover import Candidate
 
 __all__ = ["OperationCalls"]
@@ -42,7 +40,13 @@ __all__ = ["OperationCalls"]
 Answer = Callable[[OpReply], None]
 
 _PASSING: Final = frozenset(
-    {RefusalReason.LOCKED, RefusalReason.STALE, RefusalReason.NO_SESSION, RefusalReason.UNANSWERED}
+    {
+        RefusalReason.LOCKED,
+        RefusalReason.STALE,
+        RefusalReason.NO_SESSION,
+        RefusalReason.UNANSWERED,
+        RefusalReason.LEAVING,
+    }
 )
 """Refusals after which the coordinator attempts the operation again."""
 
@@ -66,13 +70,11 @@ class OperationCalls:
         self,
         context: Context,
         records: CellRecords,
-        peers: OperationPeers,
         coordinator: Coordinator,
         candidate: Candidate,
     ) -> None:
         self._context = context
         self._records = records
-        self._peers = peers
         self._coordinator = coordinator
         self._candidate = candidate
         self._working: dict[OperationRequestId, _Attempts] = {}
@@ -93,10 +95,6 @@ class OperationCalls:
 
     def _client_asked(self, client: str, request: OpRequest) -> None:
         self.asked(request, lambda reply: self._context.notify(client, reply))
-
-    def peer_asked(self, peer: BrokerId, request: OpRequest) -> None:
-        """Work on the request of a broker, such as a newcomer."""
-        self.asked(request, lambda reply: self._peers.send(peer, reply))
 
     def asked(self, request: OpRequest, answer: Answer) -> None:
         """Work on a request; ``answer`` is called once."""

@@ -9,14 +9,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from gapless.core.context import Context
 from gapless.core.ids import BrokerId
 from gapless.messages.overlay import CellRecord
 from gapless.messages.records import LockRecord, OperationRecord, PromiseRecord
-from gapless.messages.reshape import OpRefused, OpRequest
+from gapless.messages.reshape import (
+    OpAbort,
+    OpAborted,
+    OpFinish,
+    OpFinished,
+    OpInquire,
+    OpOutcome,
+    OpPrepare,
+    OpPrepared,
+    OpRefused,
+    OpSwitch,
+    OpSwitched,
+    Promise,
+    Takeover,
+)
+from gapless.overlay.cell_records import wrong_form
 from gapless.reshape.admission import Admission
 from gapless.reshape.cell_records import CellRecords
 from gapless.reshape.coordinator import Coordinator
@@ -27,7 +42,15 @@ from gapless.reshape.promises import Promises
 from gapless.reshape.protocols import CellContents, HeldRecords, OperationPeers
 from gapless.reshape.takeover import Candidate, Promiser
 
-__all__ = ["Operations"]
+__all__ = ["OPERATION_MESSAGES", "Operations"]
+
+OPERATION_MESSAGES: Final = frozenset(
+    {
+        *(OpPrepare, OpPrepared, OpRefused, OpSwitch, OpSwitched, OpFinish, OpFinished),
+        *(OpAbort, OpAborted, OpInquire, OpOutcome, Takeover, Promise),
+    }
+)
+"""The messages between brokers; control sessions carry them too (RS-35)."""
 
 
 class Operations:
@@ -55,16 +78,19 @@ class Operations:
         inquiries = Inquiries(context, records, peers, self.lock, self.coordinator)
         promiser = Promiser(context, records, known, peers, self.lock, self.coordinator)
         self.candidate = Candidate(context, records, known, peers, self.lock, self.coordinator)
-        self.calls = OperationCalls(context, records, peers, self.coordinator, self.candidate)
-        self.handlers: Mapping[type, Callable[[BrokerId, Any], None]] = {
+        self.calls = OperationCalls(context, records, self.coordinator, self.candidate)
+        self._handlers: Mapping[type, Callable[[BrokerId, Any], None]] = {
             **self.coordinator.handlers,
             **self.lock.handlers,
             **inquiries.handlers,
             **promiser.handlers,
             **self.candidate.handlers,
             OpRefused: self._refused,
-            OpRequest: self.calls.peer_asked,
         }
+        assert self._handlers.keys() == OPERATION_MESSAGES
+        self.handlers: Mapping[type, Callable[[BrokerId, Any], None]] = dict.fromkeys(
+            self._handlers, self._received
+        )
 
     def start(self) -> None:
         """Continue what a former incarnation has begun."""
@@ -83,6 +109,9 @@ class Operations:
         newer = self._records.newer(records)
         own = self._records.own_record
         accepted = [each for each in newer if not self._is_own(each, own)]
+        if not self._records.is_consistent(accepted):
+            self._context.mark("records that make no tree")
+            return
         proven, changes = self.lock.proven(newer)
         if accepted or proven:
             self._records.apply((*accepted, *proven), changes)
@@ -97,11 +126,19 @@ class Operations:
             "locked": int(self.lock.held is not None),
         }
 
+    def _received(self, peer: BrokerId, message: Any) -> None:
+        """Pass a message to its component, if the records in it have the right form."""
+        degree_max = self._context.parameters.cell_degree_max
+        if any(wrong_form(record, degree_max) for record in _records_in(message)):
+            self._context.mark("malformed record in an operation")
+        else:
+            self._handlers[type(message)](peer, message)
+
     def _is_own(self, record: CellRecord, own: CellRecord) -> bool:
         """Return whether only this broker may write a record: its own cell's, in its term (RS-2)."""
         is_own = own.leader == self._me and (record.name, record.term) == (own.name, own.term)
         if is_own:
-            self._context.mark("record of the own cell refused")
+            self._context.mark("record of the own cell from elsewhere")
         return is_own
 
     def _refused(self, peer: BrokerId, message: OpRefused) -> None:
@@ -120,3 +157,16 @@ class Operations:
             self._context.write(changes)
         self.coordinator.records_changed()
         self.candidate.records_changed()
+
+
+def _records_in(message: Any) -> Iterator[CellRecord]:
+    """Return all records that a message contains."""
+    record = getattr(message, "record", None)
+    if record is not None:
+        yield record
+    yield from getattr(message, "records", ())
+    lock = getattr(message, "lock", None)
+    if lock is not None:
+        yield from lock.records
+    for outcome in getattr(message, "outcomes", ()):
+        yield from outcome.records

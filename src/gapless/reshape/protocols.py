@@ -26,6 +26,9 @@ class HeldRecords(Protocol):
     def records(self) -> Collection[CellRecord]:
         """Return all records that are held."""
 
+    def is_consistent(self, records: Collection[CellRecord]) -> bool:
+        """Return whether a step with these records leads to a tree that this broker can take."""
+
     def apply(
         self,
         records: Collection[CellRecord],
@@ -54,6 +57,9 @@ class CellContents(Protocol):
 
     def left(self) -> tuple[str, ...]:
         """Return descriptions of what is left; some if there is much."""
+
+    def is_member(self) -> bool:
+        """Return whether this broker is a member of pubends."""
 
     def leave(self) -> None:
         """Leave the pubends of which this broker is a member."""
