@@ -319,6 +319,8 @@ class World:
         """Called with sender, receiver and message when a message arrives."""
         self.checks: list[Callable[[Broker], None]] = []
         """Called when a write is on the disk of a broker."""
+        self.late: dict[type, int] = {}
+        """By kind of message: by how many milliseconds it is late in addition."""
         self.requests = 0
         topology = Topology.of(cells, edges)
         for record in topology.cells:
@@ -369,7 +371,7 @@ class World:
             check(broker)
 
     def observed(self, sender: BrokerId, receiver: BrokerId, message: Any) -> None:
-        for observe in self.observers:
+        for observe in [*self.observers]:
             observe(sender, receiver, message)
 
     def is_open(self, one: BrokerId, other: BrokerId) -> bool:
@@ -381,6 +383,7 @@ class World:
         if not self.is_open(sender, receiver):
             return
         delay = self.random.choice((1, 3, 10, 300)) * MS if self.slow else 5 * MS
+        delay += self.late.get(type(message), 0) * MS
         pair = (sender, receiver)
         at = max(self._arrivals.get(pair, 0), self.now + delay)
         self._arrivals[pair] = at
@@ -444,6 +447,27 @@ class World:
             for other in self.brokers:
                 if other != name:
                     self._opened(name, other)
+
+    def when(
+        self,
+        kind: type,
+        action: Callable[[], object],
+        *,
+        source: BrokerId | None = None,
+        target: BrokerId | None = None,
+    ) -> None:
+        """Act once, right before a message of a kind is received."""
+
+        def observe(sender: BrokerId, receiver: BrokerId, message: Any) -> None:
+            fits = source in (None, sender) and target in (None, receiver)
+            if isinstance(message, kind) and fits:
+                self.observers.remove(observe)
+                if sender == receiver:
+                    self.later(0, action)  # not within a step
+                else:
+                    action()
+
+        self.observers.append(observe)
 
     # --- requests ------------------------------------------------------------------------------
 

@@ -80,7 +80,9 @@ class Admission:
         for cell, term in terms:
             if self._promises.is_fenced(cell, term):
                 record = self._records.get(cell)
-                return OpRefused(message.op, RefusalReason.FENCED, record)
+                is_old = cell != message.cell and record is not None and record.term > term
+                reason = RefusalReason.STALE if is_old else RefusalReason.FENCED
+                return OpRefused(message.op, reason, record)
         return None
 
     def _unexpected(self, message: OpPrepare) -> Iterable[str]:

@@ -99,13 +99,12 @@ class OperationCalls:
     def asked(self, request: OpRequest, answer: Answer) -> None:
         """Work on a request; ``answer`` is called once."""
         known = self._coordinator.find(request.id)
-        working = self._working.get(request.id)
-        if working is not None or (known is not None and known.participants):
-            op = NO_OPERATION if known is None else known.op
-            answer(OpReply(request.request, request.id, OperationStatus.UNDER_WAY, op))
-            return
         if known is not None and known.phase is OperationPhase.FINISHED:
             answer(OpReply(request.request, request.id, OperationStatus.DONE, known.op))
+            return
+        if request.id in self._working or (known is not None and known.participants):
+            op = NO_OPERATION if known is None else known.op
+            answer(OpReply(request.request, request.id, OperationStatus.UNDER_WAY, op))
             return
         if len(self._working) >= OPERATIONS_WAITING_MAX:
             refusal = Refusal(RefusalReason.TOO_MANY, "this leader works on enough operations")
