@@ -7,8 +7,10 @@ second test takes the rule out and shows that the run then fails.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
+from msgspec.structs import replace
 
 from gapless.core.ids import BrokerId
 from gapless.messages.overlay import Term
@@ -27,6 +29,7 @@ from gapless.messages.reshape import (
 from tests.reshape.rules_out import TAKEN_OUT
 from tests.reshape.runs import ViolationError, check_tree
 from tests.reshape.world import PushedRecords, World
+from tests.shape_versions import shape
 
 SHIFT, APPEND, DETACH = OperationKind.SHIFT, OperationKind.APPEND, OperationKind.DETACH
 PAIRS = {cell: [f"{cell}1", f"{cell}2"] for cell in "ijka"}
@@ -55,6 +58,11 @@ def healed(world: World) -> set[str]:
             if broker.own.edges and record != newest[cell]:
                 raise ViolationError(f"{broker.name} has another record of {cell}")
     return world.edges()
+
+
+def shift(world: World) -> None:
+    """Let the leader of j shift i to k."""
+    world.request("j1", SHIFT, "i", "j", "k")
 
 
 def statuses(world: World, *brokers: BrokerId) -> list[OperationStatus]:
@@ -220,7 +228,7 @@ def test_run_26_a_takeover_completes_or_undoes_what_dead_leaders_left(
 ) -> None:
     world = star()
     for victim in dead:
-        world.when(kind, lambda victim=victim: world.crash(victim))
+        world.when(kind, partial(world.crash, victim))
     world.request("j1", SHIFT, "i", "j", "k")
     world.run(2_000)
     for victim in dead:
@@ -241,7 +249,7 @@ def run_15() -> set[str]:
     world = star()
     world.cut("j1", "j2")
     world.late[PushedRecords] = 2_000
-    world.when(Promise, lambda: world.request("j1", SHIFT, "i", "j", "k"), source="k1")
+    world.when(Promise, lambda: shift(world), source="k1")
     world.take_over("j2", "j1")
     world.run(40_000)
     world.late.clear()
@@ -379,3 +387,46 @@ def test_run_70_a_cell_of_a_detached_name_has_another_id() -> None:
     assert healed(world) == {"j-k", "a-j", "i#k1.1-k"}
     assert "i#k1.1" in world["a2"].disk_records
     assert "i" not in world["a2"].disk_records
+
+
+def test_a_leader_takes_no_record_of_its_own_cell_in_its_own_term(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def pushed() -> World:
+        world = star()
+        k = world["k1"].own
+        copy = replace(k, edges=(), shape_version=shape(2))
+        world["k1"].receive("j1", PushedRecords((copy,)))
+        world.run(100)
+        return world
+
+    assert pushed()["k1"].own.neighbours == ("j",), "RS-2"
+    TAKEN_OUT["own record is own"](monkeypatch)
+    assert pushed()["k1"].own.neighbours == ()
+
+
+def test_a_lock_that_was_passed_on_is_resolved_by_no_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def promised() -> World:
+        world = star()
+        world.when(OpSwitch, lambda: world.cut_off("k1"), target="k1")
+        shift(world)
+        world.run(100)
+        world.crash("j1")
+        world.cut_off("a1")
+        world.heal()
+        world.cut_off("i1", "a1")
+        world.take_over("j2", "j1")
+        world.run(15)
+        world["k1"].receive("i1", PushedRecords((world["i1"].own,)))
+        world.run(100)
+        return world
+
+    world = promised()
+    lock = world["k1"].lock
+    assert lock is not None
+    assert (lock.passed, lock.switched) == (True, False), "RS-17"
+    assert healed(world) == AFTER
+    TAKEN_OUT["locks that pass"](monkeypatch)
+    assert promised()["k1"].own.neighbours == ("i", "j")

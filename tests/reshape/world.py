@@ -451,7 +451,7 @@ class World:
     def when(
         self,
         kind: type,
-        action: Callable[[], object],
+        action: Callable[[], None],
         *,
         source: BrokerId | None = None,
         target: BrokerId | None = None,
