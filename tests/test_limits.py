@@ -24,6 +24,7 @@ FIXED_LIMITS = (
     "core/overlay_limits.py",
     "core/plan_limits.py",
     "core/request_limits.py",
+    "core/reshape_limits.py",
 )
 """The files with fixed limits."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
+from gapless.broker.cell_contents import LeavingCell
 from gapless.broker.notifications import Notifications
 from gapless.broker.stream_messages import StreamMessages
 from gapless.core.context import Context
@@ -27,6 +28,7 @@ from gapless.inspection.subscriptions import SubscriptionInspection
 from gapless.inspection.tree import TreeCalls
 from gapless.messages.overlay import RecordList, RecordPush, RecordWant
 from gapless.messages.stored import StoredState
+from gapless.messages.unicast import UnicastReply, UnicastRequest
 from gapless.mobility import (
     ForcedMoves,
     HostingBrokers,
@@ -54,7 +56,7 @@ from gapless.requests.carrier import PubendRequests
 from gapless.requests.reads import ReadCalls
 from gapless.requests.tree_walk import TreeWalks
 from gapless.requests.unicast import UnicastHandler, UnicastRequests
-from gapless.reshape.received_records import ReceivedRecords, proves_nothing
+from gapless.reshape.operations import OPERATION_MESSAGES, Operations
 from gapless.reshape.step import TreeStep
 from gapless.retirement.consequences import Retirement
 from gapless.retirement.retire_calls import RetireCalls
@@ -72,7 +74,9 @@ from gapless.subscribers import (
 
 __all__ = ["CONTROL_MESSAGES", "Calls", "Components", "UnicastServer", "assemble", "start"]
 
-CONTROL_MESSAGES: Final = frozenset({RecordPush, RecordList, RecordWant})
+CONTROL_MESSAGES: Final = frozenset(
+    {RecordPush, RecordList, RecordWant, UnicastRequest, UnicastReply, *OPERATION_MESSAGES}
+)
 """The messages that control sessions carry (RS-35)."""
 
 
@@ -130,7 +134,7 @@ class Components(NamedTuple):
     retirement: Retirement
     stream_messages: StreamMessages
     step: TreeStep
-    received_records: ReceivedRecords
+    operations: Operations
     inspection: InspectionCalls
     calls: tuple[Calls, ...]
     """The components that answer requests of clients."""
@@ -225,6 +229,15 @@ def assemble(
         (partitions, exchange, announcements, router, name_queries, walks, sessions, control),
         (announcements, exchange, router, subends, pubends),
     )
+    operations = Operations(
+        context,
+        step,
+        control,
+        LeavingCell(context, tree, hosted, staging, registry, subends),
+        stored.operations,
+        stored.locks,
+        stored.promises,
+    )
     return Components(
         tree,
         sessions,
@@ -261,7 +274,7 @@ def assemble(
         retirement,
         StreamMessages(context, router, reports, subends),
         step,
-        ReceivedRecords(context, step, proves_nothing),
+        operations,
         inspection,
         calls=(
             PublisherCalls(
@@ -277,6 +290,7 @@ def assemble(
             OperatorCalls(context, registry, corrupt, hosting, lookups),
             WriterCalls(context, hosted, staging, refusals),
             TreeCalls(context, tree_walks, unicast),
+            operations.calls,
         ),
         unicast_servers=(tree_walks,),
     )
@@ -299,5 +313,6 @@ def start(components: Components, stored: StoredState, configured: Neighbourhood
     each.pubends.restore(stored.pubends)
     each.retirement.start()
     each.staging.start()
+    each.operations.start()
     if each.tree.neighbourhood is not configured:
         each.control_sessions.update_links()  # the driver knows only the configured peers

@@ -165,6 +165,7 @@ class Dispatch:
             **each.exchange.handlers,
             **each.requests.handlers,
             **each.unicast.handlers,
+            **each.operations.handlers,
         }
 
     def _announced(self, peer: BrokerId, message: Announce) -> None:

@@ -49,6 +49,7 @@ class Notifications:
         each.subends.session_opened()
         each.requests.session_opened()
         each.unicast.session_opened()
+        each.operations.session_opened(peer)
 
     def session_closed(self, peer: BrokerId) -> None:
         """A peer session has ended."""
@@ -89,6 +90,7 @@ class Notifications:
 
     def control_session_opened(self, broker: BrokerId) -> None:
         """A control session is open."""
+        self._components.operations.session_opened(broker)
 
     def control_session_closed(self, broker: BrokerId) -> None:
         """A control session has ended."""
@@ -117,7 +119,7 @@ class Notifications:
 
     def records_received(self, peer: BrokerId, records: tuple[CellRecord, ...]) -> None:
         """A broker has sent records that are newer than those held."""
-        self._components.received_records.received(peer, records)
+        self._components.operations.records_received(peer, records)
 
     # --- tables, pubends, retirements ----------------------------------------------------------
 

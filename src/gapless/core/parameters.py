@@ -59,6 +59,18 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     plan_replans: int = 5
     """How often a plan is made anew because another operator has changed the tree."""
 
+    # operations on the tree
+    op_prepare_ms: int = 10_000
+    """How long a coordinator waits for the locks of an operation before it aborts it."""
+    op_inquire_ms: int = 5_000
+    """How long a locked broker hears nothing before it asks for the outcome. Messages of decided
+    operations are repeated as often."""
+    op_backoff_ms: int = 100
+    """The longest wait before the second attempt of a refused operation. It doubles."""
+    op_backoff_max_ms: int = 3_200
+    op_attempts: int = 8
+    """How often a coordinator attempts an operation that participants refuse."""
+
     # feeds
     attach_timeout_ms: int = 1_000
     retry_ms: int = 100
@@ -300,6 +312,7 @@ _RELATIONS = (
         "stale_table_ttl_s",
         "stale tables must last until their members are inactive",
     ),
+    ("op_backoff_ms", "op_backoff_max_ms", "the wait before another attempt must be able to grow"),
     ("silence_ms", "dct_ms", "a silent stream must not cause a nack"),
     (
         "session_timeout_ms",

@@ -14,10 +14,13 @@ from gapless.messages.records import (
     IncarnationRecord,
     JoinedPubendRecord,
     KnownHostRecord,
+    LockRecord,
     LogHoldRecord,
     MemberRecord,
     NeighbourhoodRecord,
+    OperationRecord,
     PlanRecord,
+    PromiseRecord,
     PubendLocationRecord,
     PubendRecord,
     PublisherRecord,
@@ -64,6 +67,10 @@ class StoredState(NamedTuple):
     commits: tuple[CommitRecord, ...]
     plans: tuple[PlanRecord, ...]
     """At most one."""
+    operations: tuple[OperationRecord, ...]
+    locks: tuple[LockRecord, ...]
+    """At most one."""
+    promises: tuple[PromiseRecord, ...]
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> StoredState:
@@ -89,6 +96,9 @@ class StoredState(NamedTuple):
             staged=all_of(StagedRecord),
             commits=all_of(CommitRecord),
             plans=all_of(PlanRecord),
+            operations=all_of(OperationRecord),
+            locks=all_of(LockRecord),
+            promises=all_of(PromiseRecord),
         )
 
 

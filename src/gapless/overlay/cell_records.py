@@ -59,8 +59,14 @@ def is_live(records: Records, cell: CellId, edge: CellEdge) -> bool:
     return other is None or other.epoch(cell) == edge.epoch
 
 
-def within(records: Records, cell: CellId, radius: int) -> dict[CellId, CellRecord]:
-    """Return the records of the cells within a distance over live edges, nearest first."""
+def within(
+    records: Records, cell: CellId, radius: int, *, listed: bool = False
+) -> dict[CellId, CellRecord]:
+    """Return the records of the cells within a distance over live edges, nearest first.
+
+    If ``listed``, then over all edges that a record lists: a broker keeps what it knows of a
+    neighbour that has switched before the own cell, because a takeover has to ask it (RS-17).
+    """
     if cell not in records:
         return {}
     order, distance = [cell], {cell: 0}
@@ -69,7 +75,7 @@ def within(records: Records, cell: CellId, radius: int) -> dict[CellId, CellReco
             break
         for edge in records[name].edges:
             known = edge.cell in records and edge.cell not in distance
-            if known and is_live(records, name, edge):
+            if known and (listed or is_live(records, name, edge)):
                 distance[edge.cell] = distance[name] + 1
                 order.append(edge.cell)
     return {name: records[name] for name in order}

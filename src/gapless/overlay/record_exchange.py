@@ -13,7 +13,7 @@ rest the digests are equal, and nothing is sent but these numbers. A digest is c
 neighbourhood and cell.
 
 A record is checked before anything reads it. A record of a wrong form is dropped, and so is one that
-is no newer than the one held. The others go up to :mod:`gapless.reshape.received_records`, which
+is no newer than the one held. The others go up to :mod:`gapless.reshape.operations`, which
 decides and applies them.
 """
 

@@ -42,9 +42,12 @@ def appended(
 
 
 def detached(cell: CellRecord, neighbour: CellRecord) -> tuple[CellRecord, CellRecord]:
-    """Return the records after DETACH(i): the outer cell i alone, and its former neighbour."""
+    """Return the records after DETACH(i): the outer cell i alone, and its former neighbour.
+
+    The detached cell has no leader, so nobody makes a second tree of it.
+    """
     i, j = _raised(cell), _raised(neighbour)
-    return _with_edges(i, without=(j,)), _with_edges(j, without=(i,))
+    return replace(_with_edges(i, without=(j,)), leader=""), _with_edges(j, without=(i,))
 
 
 def epoch_between(cell: CellRecord, other: CellRecord) -> ShapeVersion:

@@ -134,6 +134,11 @@ class TreeStep:
         self._version = tree.version
         """Of the neighbourhood of that step."""
 
+    @property
+    def own(self) -> CellId:
+        """The cell of this broker."""
+        return self._own
+
     def record(self, cell: CellId) -> CellRecord | None:
         """Return the newest durable record of a cell, or None."""
         return self._held.get(cell)
@@ -188,7 +193,7 @@ class TreeStep:
         """
         own = records[self._own]
         if own.edges and self._me in own.brokers:
-            return within(records, self._own, self._radius)
+            return within(records, self._own, self._radius, listed=True)
         return {cell: records[cell] for cell in self._latest}
 
     def _apply(self, new: Neighbourhood, before: Records, after: Records) -> None:

@@ -11,15 +11,19 @@ from typing import Any, Final
 
 from gapless.messages.clients import RefusalCause, Refused
 from gapless.messages.operating import RemoveDurable, RetireBroker, SeekDurable, SetDurableFilter
+from gapless.messages.reshape import OpRequest, ReadmitBroker, TakeOverCell
 from gapless.runtime.authentication import ClientIdentity
 
 __all__ = ["OPERATOR_REQUESTS", "refusal_of"]
 
 OPERATOR_REQUESTS: Final[Mapping[type, str]] = {
+    OpRequest: "change the tree",
+    ReadmitBroker: "readmit brokers",
     RemoveDurable: "end durable subscriptions of other clients",
     RetireBroker: "retire brokers",
     SeekDurable: "move durable subscriptions without their clients",
     SetDurableFilter: "change the filters of durable subscriptions without their clients",
+    TakeOverCell: "let brokers take over cells",
 }
 """Each request that needs an operator token, and what an operator does by it."""
 

@@ -165,9 +165,9 @@ class Memberships:
 
     # --- leaving -------------------------------------------------------------------------------
 
-    def review(self, pubend: PubendId, *, needed: bool) -> bool:
+    def review(self, pubend: PubendId, *, needed: bool, at_once: bool = False) -> bool:
         """Return whether to leave a pubend that no subscription has needed for
-        ``interest_grace_s``.
+        ``interest_grace_s``, or one that none needs now.
 
         While an older membership of the pubend is LEAVING, a newer one is kept.
         """
@@ -178,7 +178,8 @@ class Memberships:
             membership.needed()
             return False
         grace = microseconds(s=self._context.parameters.interest_grace_s)
-        return membership.unneeded_for(self._context.now) >= grace
+        unneeded_for = membership.unneeded_for(self._context.now)
+        return at_once or unneeded_for >= grace
 
     def leave(self, pubend: PubendId) -> None:
         """End the membership of a pubend that no subscription needs."""

@@ -77,6 +77,11 @@ class Registry:
         return client in self._arrivals
 
     @property
+    def clients_connected(self) -> int:
+        """How many clients are connected."""
+        return len(self._arrivals)
+
+    @property
     def joined_pubends(self) -> Collection[PubendId]:
         """The guaranteed pubends on which subscriptions have cursors, or had until recently."""
         return self._subends.guaranteed.keys()

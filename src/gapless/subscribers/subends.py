@@ -87,15 +87,22 @@ class Subends:
 
     def review(self, needs_best_effort: Callable[[PubendId], bool]) -> None:
         """Leave pubends that no subscription has needed for a while (R43)."""
-        for pubend in self.memberships:
-            subend = self.guaranteed.get(pubend)
-            needed = subend is not None and bool(subend.cursors)
-            if self.memberships.review(pubend, needed=needed):
-                self._leave(pubend)
+        self._review_memberships()
         for pubend, end in [*self.best_effort.items()]:
             if not needs_best_effort(pubend):
                 end.close()
                 del self.best_effort[pubend]
+
+    def leave_unneeded(self) -> None:
+        """Leave all pubends that no subscription needs now, because this broker leaves the tree."""
+        self._review_memberships(at_once=True)
+
+    def _review_memberships(self, *, at_once: bool = False) -> None:
+        for pubend in self.memberships:
+            subend = self.guaranteed.get(pubend)
+            needed = subend is not None and bool(subend.cursors)
+            if self.memberships.review(pubend, needed=needed, at_once=at_once):
+                self._leave(pubend)
 
     def _leave(self, pubend: PubendId) -> None:
         subend = self.guaranteed.pop(pubend, None)

@@ -18,6 +18,7 @@ from gapless.messages import (
     propagation,
     pubend_requests,
     reading,
+    reshape,
     staging,
     streams,
     unicast,
@@ -60,6 +61,19 @@ SessionMessage: TypeAlias = (
     | overlay.RecordPush
     | overlay.RecordList
     | overlay.RecordWant
+    | reshape.OpPrepare
+    | reshape.OpPrepared
+    | reshape.OpRefused
+    | reshape.OpSwitch
+    | reshape.OpSwitched
+    | reshape.OpFinish
+    | reshape.OpFinished
+    | reshape.OpAbort
+    | reshape.OpAborted
+    | reshape.OpInquire
+    | reshape.OpOutcome
+    | reshape.Takeover
+    | reshape.Promise
     | overlay.Announce
     | overlay.PartitionInfo
     | overlay.Retire
@@ -119,6 +133,9 @@ Request: TypeAlias = (
     | clients.FindDurable
     | reading.ReadLog
     | operating.RetireBroker
+    | reshape.OpRequest
+    | reshape.TakeOverCell
+    | reshape.ReadmitBroker
     | operating.ListPartitions
     | operating.GetBroker
     | operating.GetTopology
@@ -156,6 +173,8 @@ Notice: TypeAlias = (
     | clients.DurableFound
     | reading.ReadPart
     | operating.BrokerRetired
+    | reshape.OpReply
+    | reshape.TakeoverReply
     | operating.PartitionTable
     | clients.Refused
     | operating.BrokerReply

@@ -33,6 +33,12 @@ from gapless.messages.records.pubend import (
     StreamEpochRecord,
     TickCeilingRecord,
 )
+from gapless.messages.records.reshape import (
+    LockRecord,
+    OperationPhase,
+    OperationRecord,
+    PromiseRecord,
+)
 from gapless.messages.records.staging import CommitRecord, StagedRecord
 from gapless.messages.records.subscribers import (
     FilterSegmentRecord,
@@ -52,13 +58,17 @@ __all__ = [
     "IncarnationRecord",
     "JoinedPubendRecord",
     "KnownHostRecord",
+    "LockRecord",
     "LogHoldRecord",
     "LogRow",
     "MemberRecord",
     "MergeExclusionRecord",
     "NeighbourhoodRecord",
+    "OperationPhase",
+    "OperationRecord",
     "PackedRow",
     "PlanRecord",
+    "PromiseRecord",
     "PubendLocationRecord",
     "PubendRecord",
     "PublisherRecord",

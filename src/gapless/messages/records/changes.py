@@ -26,6 +26,7 @@ from gapless.messages.records.pubend import (
     StreamEpochRecord,
     TickCeilingRecord,
 )
+from gapless.messages.records.reshape import LockRecord, OperationRecord, PromiseRecord
 from gapless.messages.records.staging import CommitRecord, StagedRecord
 from gapless.messages.records.subscribers import JoinedPubendRecord, SubscriptionRecord
 from gapless.messages.streams import Publication
@@ -62,6 +63,9 @@ Record: TypeAlias = (
     | RetirementRecord
     | SubscriptionRecord
     | PlanRecord
+    | OperationRecord
+    | LockRecord
+    | PromiseRecord
 )
 
 

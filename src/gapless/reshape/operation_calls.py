@@ -1,0 +1,208 @@
+"""Requests of operators and other brokers for operations: attempts, repetitions, replies (RS-6).
+
+A request is attempted again after a refusal that may pass: another operation has the lock, a record
+was old, or a session was missing. The wait before an attempt is drawn between nothing and a bound
+that doubles. A request that is repeated while it is worked on is answered with UNDER_WAY.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from gapless.core.context import Context, Timer
+from gapless.core.parameters import microseconds
+from gapless.core.reshape_limits import OPERATIONS_WAITING_MAX
+from gapless.messages.clients import Refused
+from gapless.messages.overlay import CellMember
+from gapless.messages.records.reshape import OperationPhase
+from gapless.messages.reshape import (
+    NO_OPERATION,
+    OperationId,
+    OperationKind,
+    OperationRequestId,
+    OperationStatus,
+    OpReply,
+    OpRequest,
+    ReadmitBroker,
+    RefusalReason,
+    TakeOverCell,
+    TakeoverReply,
+)
+from gapless.reshape.cell_records import CellRecords
+from gapless.reshape.coordinator import Coordinator
+from gapless.reshape.proposals import Refusal
+from gapless.reshape.takeover import Candidate
+
+__all__ = ["OperationCalls"]
+
+Answer = Callable[[OpReply], None]
+
+_PASSING: Final = frozenset(
+    {
+        RefusalReason.LOCKED,
+        RefusalReason.STALE,
+        RefusalReason.NO_SESSION,
+        RefusalReason.UNANSWERED,
+        RefusalReason.LEAVING,
+    }
+)
+"""Refusals after which the coordinator attempts the operation again."""
+
+
+class _Attempts:
+    """A requested operation and its attempts."""
+
+    def __init__(self, request: OpRequest, answer: Answer) -> None:
+        self.request = request
+        self.answer = answer
+        self.count = 0
+        self.begun_at = 0
+        self.timer: Timer | None = None
+        self.op = NO_OPERATION
+
+
+class OperationCalls:
+    """Answers requests for operations, takeovers and readmissions."""
+
+    def __init__(
+        self,
+        context: Context,
+        records: CellRecords,
+        coordinator: Coordinator,
+        candidate: Candidate,
+    ) -> None:
+        self._context = context
+        self._records = records
+        self._coordinator = coordinator
+        self._candidate = candidate
+        self._working: dict[OperationRequestId, _Attempts] = {}
+        self.ended: dict[str, int] = {}
+        """How many requests have ended, by outcome."""
+        self.time_us = 0
+        """The time that the finished operations have taken, from the request on."""
+        self.handlers: Mapping[type, Callable[[str, Any], None]] = {
+            OpRequest: self._client_asked,
+            TakeOverCell: self._take_over,
+            ReadmitBroker: self._readmit,
+        }
+
+    @property
+    def working(self) -> int:
+        """How many requests are worked on."""
+        return len(self._working)
+
+    def _client_asked(self, client: str, request: OpRequest) -> None:
+        self.asked(request, lambda reply: self._context.notify(client, reply))
+
+    def asked(self, request: OpRequest, answer: Answer) -> None:
+        """Work on a request; ``answer`` is called once."""
+        known = self._coordinator.find(request.id)
+        if known is not None and known.phase is OperationPhase.FINISHED:
+            answer(OpReply(request.request, request.id, OperationStatus.DONE, known.op))
+            return
+        if request.id in self._working or (known is not None and known.participants):
+            op = NO_OPERATION if known is None else known.op
+            answer(OpReply(request.request, request.id, OperationStatus.UNDER_WAY, op))
+            return
+        if len(self._working) >= OPERATIONS_WAITING_MAX:
+            refusal = Refusal(RefusalReason.TOO_MANY, "this leader works on enough operations")
+            answer(self._refused(request, NO_OPERATION, refusal))
+            return
+        attempts = _Attempts(request, answer)
+        attempts.begun_at = self._context.now
+        self._working[request.id] = attempts
+        self._attempt(attempts)
+
+    # --- attempts ------------------------------------------------------------------------------
+
+    def _attempt(self, attempts: _Attempts) -> None:
+        attempts.timer = None
+        attempts.count += 1
+        refusal = self._coordinator.begin(
+            attempts.request, lambda op, why: self._ended(attempts, op, why)
+        )
+        if refusal is not None:
+            self._end(attempts, refusal)
+
+    def _ended(
+        self,
+        attempts: _Attempts,
+        op: OperationId,
+        why: Refusal | None,
+    ) -> None:
+        attempts.op = op
+        planned = (
+            why is not None and why.reason is RefusalReason.STALE and attempts.request.expected
+        )
+        if (
+            why is None
+            or why.reason not in _PASSING
+            or planned
+            or attempts.count >= self._context.parameters.op_attempts
+        ):
+            self._end(attempts, why)
+        else:
+            attempts.timer = self._context.call_later(
+                self._pause_us(attempts), lambda: self._attempt(attempts)
+            )
+
+    def _pause_us(self, attempts: _Attempts) -> int:
+        """Return a wait that differs between coordinators, and is the same in every run."""
+        parameters = self._context.parameters
+        doubled = parameters.op_backoff_ms * 2 ** (attempts.count - 1)
+        bound_us = microseconds(ms=min(doubled, parameters.op_backoff_max_ms))
+        drawn = zlib.crc32(f"{attempts.op} {self._context.now}".encode())
+        return 1 + bound_us * drawn // 2**32
+
+    def _end(self, attempts: _Attempts, why: Refusal | None) -> None:
+        request = attempts.request
+        del self._working[request.id]
+        if why is None:
+            self._count("done")
+            self.time_us += self._context.now - attempts.begun_at
+            done = OpReply(request.request, request.id, OperationStatus.DONE, attempts.op)
+            attempts.answer(done)
+        else:
+            self._count(why.reason.name.lower())
+            attempts.answer(self._refused(request, attempts.op, why))
+
+    def _refused(self, request: OpRequest, op: OperationId, why: Refusal) -> OpReply:
+        leader = ""
+        if why.reason is RefusalReason.NOT_LEADER:
+            leader = self._records.own_record.leader
+        return OpReply(
+            request.request,
+            request.id,
+            OperationStatus.REFUSED,
+            op,
+            why.reason,
+            why.text,
+            leader,
+        )
+
+    def _count(self, outcome: str) -> None:
+        self.ended[outcome] = self.ended.get(outcome, 0) + 1
+
+    # --- takeover and readmission ----------------------------------------------------------------
+
+    def _take_over(self, client: str, call: TakeOverCell) -> None:
+        def ended(reply: TakeoverReply) -> None:
+            self._count("takeover" if reply.done else "takeover given up")
+            numbered = TakeoverReply(
+                call.request, reply.done, reply.term, reply.cells, reply.text, reply.silent
+            )
+            self._context.notify(client, numbered)
+
+        reason = self._candidate.declare(call.replaced, ended)
+        if reason is not None:
+            self._context.notify(client, Refused(call.request, reason))
+
+    def _readmit(self, client: str, call: ReadmitBroker) -> None:
+        own = self._records.own
+        id_ = OperationRequestId(f"readmit {call.broker}"[:200], call.request)
+        request = OpRequest(
+            call.request, id_, OperationKind.READMIT, (own,), CellMember(call.broker)
+        )
+        self._client_asked(client, request)
