@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gapless.core import limits, request_limits
+from gapless.core import limits, plan_limits, request_limits
 
 SOURCES = Path(__file__).resolve().parent.parent / "src" / "gapless"
 
@@ -116,7 +116,12 @@ def test_every_limit_has_a_reason(file: str) -> None:
 
 
 def test_every_limit_is_used() -> None:
-    names = {name for module in (limits, request_limits) for name in vars(module) if name.isupper()}
+    names = {
+        name
+        for module in (limits, plan_limits, request_limits)
+        for name in vars(module)
+        if name.isupper()
+    }
     text = "\n".join(
         path.read_text()
         for folder in (SOURCES, Path(__file__).parent)

@@ -50,7 +50,7 @@ PROMISE = re.compile(r"^\| \**([PC]\d)\b", re.MULTILINE)
 SECTION = re.compile(r"\bsections? \d|\d\.\d+ of the rules", re.IGNORECASE)
 """A reference to a section of a list of rules; rules are cited by their ids alone."""
 
-UNWRITTEN = {"RS-1", "RS-2", "RS-3", "RS-15", "RS-20"}
+UNWRITTEN = {"RS-1", "RS-2", "RS-3", "RS-15"}
 """Rules that are cited and whose sections come with the parts that keep them."""
 
 PLANTED = re.compile(r'planted bugs? ((?:"[^"]+"(?:, )?)+)')

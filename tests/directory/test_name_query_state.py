@@ -254,7 +254,7 @@ class NameQueryMachine(RuleBasedStateMachine):
         for model in self.models.values():
             if own and model.state not in FINAL:
                 model.take(NameQueryInput.TREE_STEPPED)
-        change = TreeChange(self.tree, replace(self.tree, cells=changed), wider=False)
+        change = TreeChange(self.tree, replace(self.tree, cells=changed))
         self.queries.reshape(change)
         self.collect()
 

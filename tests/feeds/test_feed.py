@@ -9,7 +9,7 @@ from gapless.core.ids import PubendId
 from gapless.core.parameters import DEFAULTS, microseconds
 from gapless.feeds.feed import RELAYED, Candidate, Feed
 from gapless.feeds.feed_state import FeedState
-from gapless.messages.overlay import ShapeVersion
+from gapless.messages.overlay import PathEpochs, ShapeVersion
 from gapless.messages.streams import (
     Attach,
     Attached,
@@ -18,7 +18,6 @@ from gapless.messages.streams import (
     FeedUnavailable,
     FeedUnavailableReason,
 )
-from gapless.overlay.path_epochs import PathEpochs
 
 P = PubendId("P")
 REFRESH_MS = DEFAULTS.attach_refresh_ms

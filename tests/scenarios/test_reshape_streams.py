@@ -15,7 +15,7 @@ from gapless.core.ids import BrokerId, PubendId, ShbId
 from gapless.core.limits import CHANGE_BURST
 from gapless.directory.announcements import Announcements, KnownPubend
 from gapless.feeds.candidates import FeedCandidates
-from gapless.messages.overlay import FIRST_SHAPE, Quality, RecordPush
+from gapless.messages.overlay import FIRST_SHAPE, PathEpochs, Quality, RecordPush
 from gapless.messages.propagation import TableDelta, TableFull
 from gapless.messages.streams import (
     Attach,
@@ -24,7 +24,7 @@ from gapless.messages.streams import (
     Nack,
     StreamData,
 )
-from gapless.overlay.path_epochs import SAME_VIEW, PathEpochs, ViewDifference
+from gapless.overlay.path_epochs import SAME_VIEW, ViewDifference
 from gapless.overlay.record_exchange import RecordExchange
 from gapless.overlay.tree import TreeChange
 from gapless.propagation import sufficiency

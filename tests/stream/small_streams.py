@@ -13,6 +13,7 @@ from gapless.core.ids import BrokerId, PubendId
 from gapless.core.parameters import DEFAULTS, Parameters, microseconds
 from gapless.core.ticks import Tick
 from gapless.feeds.feed import Candidate
+from gapless.messages.overlay import PathEpochs
 from gapless.messages.streams import (
     AdvanceRequest,
     Attach,
@@ -29,7 +30,7 @@ from gapless.messages.streams import (
     StreamEpochRequest,
     StreamSilence,
 )
-from gapless.overlay.path_epochs import SAME_VIEW, PathEpochs, ViewDifference
+from gapless.overlay.path_epochs import SAME_VIEW, ViewDifference
 from gapless.propagation import Receiver, StreamVector
 from gapless.routing.router import Router
 

@@ -8,7 +8,7 @@ from gapless.core.context import Context, Identity
 from gapless.core.ids import PubendId
 from gapless.core.parameters import DEFAULTS
 from gapless.feeds.feed import Candidate
-from gapless.messages.overlay import Quality
+from gapless.messages.overlay import PathEpochs, Quality
 from gapless.messages.streams import (
     AckReport,
     Attach,
@@ -22,7 +22,6 @@ from gapless.messages.streams import (
     Publication,
     StreamData,
 )
-from gapless.overlay.path_epochs import PathEpochs
 from gapless.subscribers.best_effort_end import BestEffortSubend
 from tests.broker.harness import BrokerHarness, P, Requester, position
 from tests.scenarios.brokers import Publisher, of

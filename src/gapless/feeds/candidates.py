@@ -15,15 +15,9 @@ from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.limits import CELL_BROKERS_MAX
 from gapless.directory.announcements import KnownPubend, KnownPubends
 from gapless.feeds.paths import RELAYED, Candidate
-from gapless.messages.overlay import Quality
+from gapless.messages.overlay import PathEpochs, Quality
 from gapless.messages.streams import AttachKind
-from gapless.overlay.path_epochs import (
-    SAME_VIEW,
-    PathEpochs,
-    ViewDifference,
-    compare,
-    epochs_to,
-)
+from gapless.overlay.path_epochs import SAME_VIEW, ViewDifference, compare, epochs_to
 from gapless.overlay.peers import Peers
 from gapless.overlay.tree import Tree
 from gapless.propagation.sufficiency import Receiver

@@ -30,6 +30,7 @@ from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.feeds.feed_state import NEXT_STATES, FeedInput, FeedState
 from gapless.feeds.paths import RELAYED, Candidate, FeedPaths
+from gapless.messages.overlay import PathEpochs
 from gapless.messages.streams import (
     Attach,
     Attached,
@@ -38,7 +39,6 @@ from gapless.messages.streams import (
     Detach,
     FeedUnavailable,
 )
-from gapless.overlay.path_epochs import PathEpochs
 
 __all__ = [
     "RELAYED",

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, Protocol
 
 from gapless.core.ids import BrokerId, PubendId
 from gapless.core.limits import CELL_BROKERS_MAX, DELTA_MAX
-from gapless.overlay.path_epochs import PathEpochs
+from gapless.messages.overlay import PathEpochs
 
 __all__ = ["RELAYED", "Candidate", "FeedPaths"]
 

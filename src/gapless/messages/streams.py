@@ -12,11 +12,11 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from gapless.content.values import Value
-from gapless.core.ids import CellId, MembershipId, PubendId, ShbId, VectorEntry, VirtualTime
-from gapless.core.limits import DELTA_MAX, EVENT_TEXT_MAX, INT_MAX, INT_MIN
+from gapless.core.ids import MembershipId, PubendId, ShbId, VectorEntry, VirtualTime
+from gapless.core.limits import EVENT_TEXT_MAX, INT_MAX, INT_MIN
 from gapless.core.numbers import ComposedName, Count, Name, Signed
 from gapless.core.ticks import Tick, TickRange
-from gapless.messages.overlay import ShapeVersion
+from gapless.messages.overlay import PathEpochs
 
 __all__ = [
     "AckExpected",
@@ -119,11 +119,8 @@ class Attach(msgspec.Struct, frozen=True, array_like=True, tag=True):
     receiver: ComposedName
     """The receiver's cell, or for a leaf its ``broker@cell``."""
     eager: bool = False
-    path_epochs: Annotated[
-        tuple[tuple[CellId, CellId, ShapeVersion], ...], msgspec.Meta(max_length=DELTA_MAX + 1)
-    ] = ()
-    """The edges between the receiver's cell and the feeder's that have an epoch above the first
-    one: both cells, in order, and the epoch (RS-11)."""
+    path_epochs: PathEpochs = ()
+    """Of the edges between the receiver's cell and the feeder's (RS-11)."""
     after: BestEffortPosition | None = None
     """Of a best-effort pubend: the receiver has everything up to this position. None: it gets what
     is published from now on (RS-14)."""

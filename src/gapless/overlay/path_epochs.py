@@ -10,16 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from gapless.core.ids import CellId
-from gapless.messages.overlay import FIRST_SHAPE, ShapeVersion
+from gapless.messages.overlay import FIRST_SHAPE, PathEpochs, ShapeVersion
 from gapless.overlay.neighbourhood import Neighbourhood
 
-__all__ = ["SAME_VIEW", "PathEpochs", "ViewDifference", "compare", "epochs_to"]
-
-PathEpochs: TypeAlias = tuple[tuple[CellId, CellId, ShapeVersion], ...]
-"""The edges of a path that have an epoch above the first one, with both cells in order."""
+__all__ = ["SAME_VIEW", "ViewDifference", "compare", "epochs_to"]
 
 
 class ViewDifference(NamedTuple):

@@ -17,14 +17,14 @@ edges of the own cell ends all questions under way at a broker in the same way.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from gapless.core.context import Context, Timer
 from gapless.core.ids import BrokerId, CellId
 from gapless.core.limits import SILENT_NAMED_MAX
-from gapless.messages.overlay import FIRST_SHAPE, PathEpochs
+from gapless.messages.overlay import PathEpochs
 from gapless.overlay.neighbourhood import Neighbourhood
+from gapless.overlay.path_epochs import epochs_to
 from gapless.overlay.peers import Peers
 from gapless.overlay.tree import Tree, TreeChange
 
@@ -102,7 +102,7 @@ class _UnderWay:
             reached = [each for each in peers.open_in(group.members) if each not in self._awaited]
             if reached:
                 self._awaited[reached[0]] = group
-                epochs = _epochs_to(neighbourhood, group.cell) or ()
+                epochs = epochs_to(neighbourhood, group.cell)
                 context.send(reached[0], self._ask(epochs))
             else:
                 self._unsent.append(group)
@@ -166,7 +166,8 @@ class Questions:
 
     def crosses_known_edges(self, source: CellId, epochs: PathEpochs) -> bool:
         """Return whether this broker knows the edges that a question from a cell has crossed."""
-        is_known = _epochs_to(self._tree.neighbourhood, source) == epochs
+        tree = self._tree.neighbourhood
+        is_known = source in tree and epochs_to(tree, source) == epochs
         if not is_known:
             self._context.mark("question over an edge with another epoch")
         return is_known
@@ -269,28 +270,9 @@ class Questions:
 
     def reshape(self, change: TreeChange) -> None:
         """End all questions under way if edges of the own cell have changed."""
-        if _own_edges(change.old) == _own_edges(change.new):
+        if not change.changes_own_edges:
             return
         for asked in [*self._under_way.values()]:
             self._context.mark("question ended by a step of the tree")
             asked.gathering.tree_stepped()
             self._end(asked)
-
-
-def _epochs_to(neighbourhood: Neighbourhood, cell: CellId) -> PathEpochs | None:
-    """Return the epochs above the first one of the edges to a cell; None if there is no path."""
-    path = neighbourhood.find_path(cell)
-    if path is None:
-        return None
-    edges = []
-    for one, other in pairwise((neighbourhood.own, *path)):
-        record = neighbourhood.record(one)
-        epoch = None if record is None else record.epoch(other)
-        if epoch is not None and epoch > FIRST_SHAPE:
-            edges.append((min(one, other), max(one, other), epoch))
-    return tuple(sorted(edges))
-
-
-def _own_edges(neighbourhood: Neighbourhood) -> dict[CellId, Any]:
-    own = neighbourhood.cells[0]
-    return {cell: own.epoch(cell) for cell in neighbourhood.neighbours}

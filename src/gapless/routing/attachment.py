@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from gapless.core.ids import BrokerId
 from gapless.core.ticks import Tick
+from gapless.messages.overlay import PathEpochs
 from gapless.messages.streams import BestEffortPosition
-from gapless.overlay.path_epochs import PathEpochs
 from gapless.propagation.sufficiency import Receiver
 from gapless.routing.attachment_state import NEXT_STATES, AttachmentInput, AttachmentState
 from gapless.stream.curiosity import RequestedTicks

@@ -8,8 +8,9 @@ from typing import Protocol
 from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.ticks import Tick
 from gapless.feeds.paths import FeedPaths
+from gapless.messages.overlay import PathEpochs
 from gapless.messages.streams import AttachKind, KnowledgeRange, Member, Publication
-from gapless.overlay.path_epochs import PathEpochs, ViewDifference
+from gapless.overlay.path_epochs import ViewDifference
 from gapless.propagation.sufficiency import Receiver
 from gapless.stream.epochs import StreamVector
 
