@@ -40,7 +40,7 @@ from gapless.reshape.operation_calls import OperationCalls
 from gapless.reshape.participant import OperationLock
 from gapless.reshape.promises import Promises
 from gapless.reshape.protocols import CellContents, HeldRecords, OperationPeers
-from gapless.reshape.takeover import Candidate, Promiser
+from gapless.reshape.takeover import Promiser, TakeoverCandidate
 
 __all__ = ["OPERATION_MESSAGES", "Operations"]
 
@@ -77,7 +77,9 @@ class Operations:
         self.lock = OperationLock(context, records, known, peers, admission, stored)
         inquiries = Inquiries(context, records, peers, self.lock, self.coordinator)
         promiser = Promiser(context, records, known, peers, self.lock, self.coordinator)
-        self.candidate = Candidate(context, records, known, peers, self.lock, self.coordinator)
+        self.candidate = TakeoverCandidate(
+            context, records, known, peers, self.lock, self.coordinator
+        )
         self.calls = OperationCalls(context, records, self.coordinator, self.candidate)
         self._handlers: Mapping[type, Callable[[BrokerId, Any], None]] = {
             **self.coordinator.handlers,
