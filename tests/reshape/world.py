@@ -73,6 +73,10 @@ class Held:
     def own(self) -> CellId:
         return own_cell(self._broker.name, self._broker.disk_records, self._broker.cell)
 
+    @property
+    def may_join(self) -> bool:
+        return True
+
     def record(self, cell: CellId) -> CellRecord | None:
         return self._broker.disk_records.get(cell)
 

@@ -29,6 +29,15 @@ from gapless.messages.operating import (
     SetDurableFilter,
     TopologyReply,
 )
+from gapless.messages.reshape import (
+    OperationKind,
+    OperationRequestId,
+    OpReply,
+    OpRequest,
+    ReadmitBroker,
+    TakeOverCell,
+    TakeoverReply,
+)
 from gapless.runtime.authentication import AccessOptions
 from gapless.runtime.operator_requests import OPERATOR_REQUESTS
 from tests.runtime.nodes import World, run
@@ -38,11 +47,16 @@ from tests.tokens import Principals
 
 EARLIEST = StartPoint(StartKind.EARLIEST)
 
+NO_PLAN = OperationRequestId("a plan")
+
 CALLS: list[tuple[Callable[[int], Any], type]] = [
     (lambda number: SeekDurable(number, "desk", EARLIEST, force=True), DurableSeekDone),
     (lambda number: SetDurableFilter(number, "desk", "n > 3"), FilterSet),
     (lambda number: RemoveDurable(number, "desk", force=True), Unsubscribed),
     (lambda number: RetireBroker(number, "b2", "c2"), BrokerRetired),
+    (lambda number: OpRequest(number, NO_PLAN, OperationKind.SHIFT, ("a", "b", "c")), OpReply),
+    (lambda number: ReadmitBroker(number, "b7"), OpReply),
+    (lambda number: TakeOverCell(number, ()), TakeoverReply),
 ]
 
 

@@ -139,6 +139,11 @@ class TreeStep:
         """The cell of this broker."""
         return self._own
 
+    @property
+    def may_join(self) -> bool:
+        """A running broker keeps its cell: its components and its SHB have the cell's id."""
+        return False
+
     def record(self, cell: CellId) -> CellRecord | None:
         """Return the newest durable record of a cell, or None."""
         return self._held.get(cell)
