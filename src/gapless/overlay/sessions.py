@@ -261,7 +261,7 @@ class PeerSessions:
         if held.active is None:
             self._activate(held, session)
         else:
-            session.send((session.heartbeat(()),))
+            session.send((self._heartbeat(session, ()),))
 
     def closed(self, session: PeerSession) -> None:
         """A session has closed: take another one if it is open."""
@@ -416,7 +416,10 @@ class PeerSessions:
         """Send a heartbeat; over the active session it also carries the states of the tables."""
         peer = session.peer
         if self._peers[peer].active is session:
-            tables = self._listener.table_states(peer)
-            self._context.send(peer, session.heartbeat(tables, self._digests.of(session.cell)))
+            self._context.send(peer, self._heartbeat(session, self._listener.table_states(peer)))
         else:
-            session.send((session.heartbeat(()),))
+            session.send((self._heartbeat(session, ()),))
+
+    def _heartbeat(self, session: PeerSession, tables: tuple[TableState, ...]) -> Heartbeat:
+        """Return the next heartbeat of a session, with the digest of records (RS-4)."""
+        return session.heartbeat(tables, self._digests.of(session.cell))
