@@ -329,10 +329,10 @@ class _Memory(dict[tuple[str, ...], _Compiled]):
 
 
 def _weight(tokens: tuple[str, ...]) -> int:
-    """Estimate the bytes of a pattern with all its forms: two bit tables, a row a character."""
+    """Estimate the bytes of a pattern with all its forms: a bit table, a row a character."""
     length = _length(tokens)
     rows = len(set("".join(tokens)))
-    return 1_000 + 150 * len(tokens) + 64 * length + 2 * rows * (length // 7 + 100)
+    return 1_000 + 150 * len(tokens) + 64 * length + rows * (length // 7 + 100)
 
 
 def _length(tokens: tuple[str, ...]) -> int:

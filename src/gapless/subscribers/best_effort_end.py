@@ -6,6 +6,7 @@ event that is not above the last tick is a duplicate or late. A new incarnation 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from gapless.core.context import Context
@@ -20,12 +21,19 @@ from gapless.messages.streams import (
     KnowledgeRange,
     Publication,
 )
+from gapless.packed.encode import encoded_bytes
 
 __all__ = ["BestEffortListener", "BestEffortSubend"]
 
 
 class BestEffortListener(Protocol):
-    """Callback of a best-effort subend."""
+    """Callbacks of a best-effort subend."""
+
+    def count_matched(self, publications: tuple[Publication, ...], then: Callable[[], None]) -> int:
+        """Return how many of the first publications may be delivered in this step.
+
+        If these are not all, ``then`` is called in a later step.
+        """
 
     def deliver_best_effort(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
         """Pass best-effort publications to the matching connected subscriptions."""
@@ -43,6 +51,11 @@ class BestEffortSubend:
     ) -> None:
         self.pubend = pubend
         self._listener = listener
+        self._context = context
+        self._waiting: tuple[Publication, ...] = ()
+        """Publications that were not matched yet."""
+        self._bytes = 0
+        """The bytes that were added to them while others waited."""
         self._incarnation = 0
         self._last: Tick = 0
         name = str(context.identity.shb)
@@ -50,6 +63,7 @@ class BestEffortSubend:
 
     def close(self) -> None:
         """Close the subend for good."""
+        self._waiting = ()
         self._feed.close()
 
     def retry_feed(self) -> None:
@@ -78,7 +92,28 @@ class BestEffortSubend:
         new = tuple(each for each in knowledge.publications if each.tick > self._last)
         self._last = max(self._last, knowledge.high)
         if new:
-            self._listener.deliver_best_effort(self.pubend, new)
+            self._queue(new)
+            self._deliver()
+
+    def _queue(self, new: tuple[Publication, ...]) -> None:
+        """Add publications behind those that wait; drop them if too many bytes wait."""
+        if self._waiting:
+            self._bytes += encoded_bytes(new)
+            if self._bytes > self._context.parameters.cache_bytes:
+                self._context.mark("best effort dropped")
+                self._bytes -= encoded_bytes(new)
+                return
+        self._waiting += new
+
+    def _deliver(self) -> None:
+        """Deliver what may be matched in this step; the rest waits for later steps."""
+        waiting = self._waiting
+        count = self._listener.count_matched(waiting, self._deliver) if waiting else 0
+        self._waiting = waiting[count:]
+        if not self._waiting:
+            self._bytes = 0
+        if count:
+            self._listener.deliver_best_effort(self.pubend, waiting[:count])
 
     def feed_found(self, at: Tick) -> None:
         """A feeder was found; nothing is requested of it."""
