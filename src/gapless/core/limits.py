@@ -250,6 +250,9 @@ ROW_BYTES_MAX: Final = 393_216
 """Bytes of publications in one row of a log or one message, unless it is a single publication.
 Filters compare the texts of one row in a step."""
 
+BEST_EFFORT_ROWS_MAX: Final = 128
+"""Rows of a best-effort pubend that wait for later steps: a few of the largest batches."""
+
 LOOKUP_PENDING_BATCHES_MAX: Final = 1_024
 """Batches of one publisher that wait for a look-up. A client has not many more in flight. Beyond
 the limit a batch is refused and may be sent again later."""
