@@ -6,6 +6,8 @@ import pytest
 
 from gapless.content.values import Value
 from gapless.core.context import Context, Identity
+from gapless.core.effects import Write
+from gapless.core.events import Written
 from gapless.core.ids import PubendId
 from gapless.core.parameters import Parameters, microseconds
 from gapless.core.ticks import Tick, TickRange
@@ -73,6 +75,14 @@ class PubendHarness:
         )
         assert late == []  # no sequence has to be looked up
         return answers[0]
+
+    def next_step(self) -> bool:
+        """Complete the writes of the last step; return whether there were any."""
+        writes = [each for each in self.context.take_effects() if isinstance(each, Write)]
+        for write in writes:
+            assert write.changes == (), "best effort stores nothing"
+            self.context.resume(Written(write.write_id))
+        return bool(writes)
 
     def ticks(self) -> list[Tick]:
         return [each.tick for knowledge in self.sent for each in knowledge.publications]

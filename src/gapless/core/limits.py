@@ -76,8 +76,7 @@ FILTER_STEPS_MAX: Final = 500_000
 """Steps to expand a filter to its normal form. Bounds a hostile filter at a second."""
 
 INT_DIGITS_MAX: Final = 64
-"""Digits of an integer in a filter that are converted. A longer one is above INT_MAX in any case
-and is reported so. Python's conversion takes quadratic time."""
+"""Digits of an integer that are converted, in quadratic time. A longer one is above INT_MAX."""
 
 PATTERN_MEMORY_MAX: Final = 32 * 1024 * 1024
 """Bytes of cached compiled patterns in one process: about ten thousand usual patterns."""
@@ -97,6 +96,9 @@ ACCESS_VALUES_MAX: Final = 16
 MEMO_KEYS_MAX: Final = 1_000_000
 """Keys in all cached results of a matching index. Above it the cache is cleared."""
 
+MATCH_WORK_MAX: Final = 20_000
+"""Work of patterns and terms in a step, in microseconds: as much at a router as at an SHB (R25, R44)."""
+
 LINKS_MAX: Final = 1_024
 """Links of one routing index. A mask has one bit per link, and every slot has a mask."""
 
@@ -114,8 +116,8 @@ TABLE_PARTS_MAX: Final = 4_096
 """Parts of one table in transfer. A part is a frame, so a larger table would not fit in memory."""
 
 COVERER_LOOKS_MAX: Final = 256
-"""Conjunctions that are tested for whether they cover a new one and have an earlier start than its
-coverer. If one is not tested, a subscription may start later, but never wrongly."""
+"""Conjunctions tested for whether they cover a new one from an earlier start than its coverer. If
+one is not tested, a subscription may start later, but never wrongly."""
 
 ROUTES_CACHED_MAX: Final = 4_096
 """Cached results of the sufficiency test per edge. Others are computed again."""
@@ -163,21 +165,18 @@ PARTITIONS_MAX: Final = 256
 flaps would make the list arbitrarily long."""
 
 RELAY_PROBES_MAX: Final = 4_096
-"""Pairs of brokers whose forwarded probe is remembered. Another probe may be forwarded twice; its
-hop limit ends it."""
+"""Pairs of brokers whose forwarded probe is remembered. Others may be forwarded twice, a few hops."""
 
 HOSTING_BROKERS_MAX: Final = 65_536
-"""Moves of subscriptions that are remembered. A former hosting broker that does not learn of a move
-keeps logs until its subscription expires."""
+"""Moves of subscriptions that are remembered, or a former host keeps logs until its copy expires."""
 
 RETIREMENTS_MAX: Final = 4_096
 """Retirements and returns that are kept. All are sent at the start of a session. Beyond the limit
 the oldest is forgotten, and its broker is waited for again until it is retired again."""
 
 RETURNED_PUBENDS_MAX: Final = 64
-"""Pubends that a broker names when it returns from a retirement; any other that it had is lost. The
-names are sent at the start of every session, for ever. A broker with more names none, and all its
-former pubends count as existing."""
+"""Pubends that a broker names when it returns from a retirement; any other that it had is lost. All
+sessions start with the names. A broker with more names none, and all its pubends count as existing."""
 
 # --- streams ----------------------------------------------------------------------------------------
 
@@ -200,9 +199,8 @@ START_GUARANTEE_TIMES_MAX: Final = 8
 SHB had the filter longest, and a PHB most likely knows the last ones."""
 
 START_GUARANTEE_PUBENDS_MAX: Final = 4_096
-"""Pubends with start guarantees of their own that a client presents. They are in every saved record
-of the subscription. A hosting broker with more sends only these and no default, so all other
-pubends start with the latest."""
+"""Pubends with start guarantees of their own that a client presents, and each saved record contains.
+A hosting broker with more sends only these and no default, so all others start with the latest."""
 
 FORMER_HOSTS_PER_READ_MAX: Final = 64
 """Former hosting brokers in one Read. More take several requests."""
@@ -212,8 +210,8 @@ KNOWN_HOST_TIMES_MAX: Final = 8
 some subscriptions start a little earlier than guaranteed."""
 
 UNKNOWN_STREAMS_MAX: Final = 1_024
-"""Streams of an SHB that are not announced to it, because positions of clients name them. Each costs
-a record, and requests that are repeated. A Subscribe that needs more is refused with UNAVAILABLE."""
+"""Unannounced streams of an SHB that positions of clients name. Each costs a record, and requests that
+are repeated. A Subscribe that needs more is refused with UNAVAILABLE."""
 
 PROGRESS_STREAMS_MAX: Final = 1_000
 """Streams in one Progress message. More take several messages."""
@@ -252,6 +250,9 @@ ROW_EVENTS_MAX: Final = 1_000
 ROW_BYTES_MAX: Final = 393_216
 """Bytes of publications in one row of a log or one message, unless it is a single publication.
 Filters compare the texts of one row in a step."""
+
+BEST_EFFORT_ROWS_MAX: Final = 128
+"""Rows of a best-effort pubend that wait for later steps: a few of the largest batches."""
 
 LOOKUP_PENDING_BATCHES_MAX: Final = 1_024
 """Batches of one publisher that wait for a look-up. A client has not many more in flight. Beyond
@@ -295,8 +296,7 @@ COLUMN_FILTER_ATTRIBUTES_MAX: Final = 64
 decoded and matched."""
 
 RELEASED_LOG_HOLDS_KEPT: Final = 4_096
-"""Released log holds that are remembered. A duplicate release arrives within seconds, in which no
-more log holds end."""
+"""Released log holds that are remembered; a duplicate release arrives within seconds."""
 
 ROUTE_BROKERS_MAX: Final = 128
 """Brokers on the route of a request, a reply or a relayed packet. A longer one is wrong."""
@@ -408,8 +408,8 @@ STATEMENTS_KEPT: Final = 64
 """Compiled statements that a database connection caches."""
 
 FRAME_BYTES_MAX: Final = 16_777_216
-"""Bytes of the body of a frame. It is far above ``frame_bytes_max``, because a packet may contain
-several StreamData messages, and far below what would exhaust a reader's memory."""
+"""Bytes of the body of a frame: far above ``frame_bytes_max``, because a packet may contain several
+StreamData messages, and far below a reader's memory."""
 
 EVENT_BYTES_MAX: Final = FRAME_BYTES_MAX // 2
 """Bytes of a client's frame. With the fields that a broker adds, an event still fits into a

@@ -20,7 +20,6 @@ log has released become a gap. The horizon never falls and passes over each tick
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from gapless.core.context import Context
@@ -185,10 +184,6 @@ class Subend:
         self.reports.note_news()
         self._review_eager()
 
-    def cursors_behind(self) -> Iterable[Cursor]:
-        """Return the cursors that wait for the horizon to move."""
-        return self.groups.behind.values()
-
     def _review_eager(self) -> None:
         """Request silence without delay if a merge waits for it."""
         if isinstance(self._state, Open):
@@ -288,7 +283,7 @@ class Subend:
         curiosity.answered(knowledge.low, knowledge.high, self._context.now)
         if not self._take_next(knowledge, horizon):
             try:
-                self._stream.accumulate(knowledge)
+                self._stream.accumulate(cut(knowledge, horizon.tick + 1, knowledge.high))
             except KnowledgeConflictError:
                 self._context.mark("contradictory knowledge range")
             else:
@@ -301,17 +296,17 @@ class Subend:
     def _take_next(self, knowledge: KnowledgeRange, horizon: DoubtHorizon) -> bool:
         """Hand over a range directly if it is next and no range waits, which is the usual case.
 
-        Returns whether the range was handed over. Then it is not put into the istream.
+        Returns whether the whole range was handed over. Then it is not put into the istream.
         """
         if self._uncovered_read.is_pending or len(self._stream):
             return False
         if knowledge.low != horizon.tick + 1:
             return False
         self._stream.raise_top(knowledge.high)
-        if not self._hand_over(knowledge):
-            return False
-        self.ranges_passed()
-        return True
+        whole = self._hand_over(knowledge)
+        if horizon.tick >= knowledge.low:
+            self.ranges_passed()
+        return whole
 
     def _bound(self) -> None:
         """Forget the ranges farthest from the horizon if too many bytes wait (R38)."""
@@ -363,8 +358,14 @@ class Subend:
             self._uncovered_read.start(knowledge)
             return False
         self._start_cursors(knowledge.low, time)
-        self.pass_over(knowledge, time)
-        return True
+        return self._pass_matched(knowledge, time)
+
+    def _pass_matched(self, knowledge: KnowledgeRange, time: VirtualTime | None) -> bool:
+        """Pass over the part that may be delivered in this step; return whether it is all."""
+        part = self._listener.matched(knowledge, self.advance) if self.groups.live else knowledge
+        if part is not None:
+            self.pass_over(part, time)
+        return part is knowledge
 
     def ranges_passed(self) -> None:
         """Ranges were handed over: forget stream epochs and notify the listener."""
@@ -411,11 +412,11 @@ class Subend:
             self._listener.deliver(self.pubend, knowledge.publications)
         horizon.pass_over(knowledge)
 
-    def take_read(self, reply: ReadReply, high: Tick) -> None:
-        """Hand over the result of a read in the place of the ranges up to ``high``."""
+    def take_read(self, reply: ReadReply, high: Tick) -> bool:
+        """Hand over a read in the place of the ranges up to ``high``; return whether all fits."""
         horizon = self._horizon
         assert isinstance(horizon, DoubtHorizon)
-        before = horizon.tick
+        before, whole = horizon.tick, True
         self._add_gap(reply.released, reply.last_released_match)
         for knowledge in reply.ranges:
             if knowledge.low > high or knowledge.high <= horizon.tick:
@@ -423,10 +424,13 @@ class Subend:
             part = cut(knowledge, horizon.tick + 1, high)
             vector = self._stream_epochs.get(part.stream_epoch)
             entry = None if vector is None else vector.entries.get(self._shb)
-            self.pass_over(part, None if entry is None else entry.time)
+            if not self._pass_matched(part, None if entry is None else entry.time):
+                whole = False
+                break
         if horizon.tick > before:
             self._stream.forget_up_to(horizon.tick)
             self._moved()
+        return whole
 
     # --- released and corrupt ranges -------------------------------------------------------------
 

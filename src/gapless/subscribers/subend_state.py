@@ -7,12 +7,13 @@ tick; then it has a :class:`~gapless.stream.horizon.DoubtHorizon`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick
 from gapless.feeds.feed import Feed
-from gapless.messages.streams import Publication
+from gapless.messages.streams import KnowledgeRange, Publication
 
 if TYPE_CHECKING:
     from gapless.subscribers.subend import Subend
@@ -22,6 +23,12 @@ __all__ = ["Closed", "Joining", "NoBase", "Open", "SubendListener"]
 
 class SubendListener(Protocol):
     """Callbacks of a subend."""
+
+    def matched(self, knowledge: KnowledgeRange, then: Callable[[], None]) -> KnowledgeRange | None:
+        """Return the first part of a range that may be delivered in this step, or None.
+
+        If it is not the whole range, ``then`` is called in a later step.
+        """
 
     def deliver(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
         """Pass publications, in tick order, to the live cursors."""

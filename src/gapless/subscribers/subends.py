@@ -15,7 +15,7 @@ from gapless.core.ids import BrokerId, PubendId
 from gapless.feeds.paths import FeedPaths
 from gapless.messages.clients import Order
 from gapless.messages.records import JoinedPubendRecord
-from gapless.messages.streams import ForgetMemberSet, Publication
+from gapless.messages.streams import ForgetMemberSet, KnowledgeRange, Publication
 from gapless.stream.istream import MemoryAccount
 from gapless.subscribers.best_effort_end import BestEffortSubend
 from gapless.subscribers.cursor import Cursor
@@ -159,10 +159,18 @@ class Subends:
 
     # --- events of the streams -------------------------------------------------------------------
 
+    def matched(self, knowledge: KnowledgeRange, then: Callable[[], None]) -> KnowledgeRange | None:
+        """Match the publications of a range, as far as this step may."""
+        return self._filters.matcher.part(knowledge, then)
+
+    def count_matched(self, publications: tuple[Publication, ...], then: Callable[[], None]) -> int:
+        """Match the first of some publications, as far as this step may."""
+        return self._filters.matcher.count(publications, then)
+
     def deliver(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
         """Pass publications, in tick order, to the live cursors."""
         segments = self._filters.segments
-        for number, matching in self._filters.matching(publications):
+        for number, matching in self._filters.matcher.take(publications):
             segment = segments[number]
             cursor = segment.subscription.cursors.get(pubend)
             if cursor is not None and cursor.is_live:
@@ -170,7 +178,7 @@ class Subends:
 
     def deliver_best_effort(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
         """Pass best-effort publications to the matching connected subscriptions (R33)."""
-        for number, matching in self._filters.matching(publications):
+        for number, matching in self._filters.matcher.take(publications):
             subscription = self._filters.segments[number].subscription
             if subscription.client is not None and subscription.newest.number == number:
                 subscription.delivery.take_best_effort(pubend, matching)
@@ -188,7 +196,7 @@ class Subends:
 
     def advanced(self, subend: Subend) -> None:
         """The horizon of a stream has moved: the cursors that wait for it continue."""
-        for cursor in subend.cursors_behind():
+        for cursor in subend.groups.behind.values():
             cursor.subscription.mark_dirty()
 
     def stalled(self, subend: Subend) -> None:

@@ -71,6 +71,9 @@ FAILOVER_SHARE: Final = 0.1
 """The share of seeds in which clients often fail over."""
 
 
+LEAVING_SHARE: Final = 0.25
+"""The share of seeds whose clients leave durable subscriptions, if they have any."""
+
 RESTARTS_SHARE: Final = 0.15
 """The share of seeds in which programs start again and look for their durable subscriptions."""
 
@@ -182,6 +185,8 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How often a client with a durable subscription reconnects to another broker."""
     ends_by_name: float = 0.0
     """Durable subscriptions that a program ends by their names alone, a second."""
+    leave_rate: float = 0.0
+    """Durable subscriptions that clients leave and return to over the same connection, a second."""
     restarts: float = 0.0
     """How often a client with a durable subscription is a new process that has only its list of
     brokers."""
@@ -262,7 +267,7 @@ def draw(seed: int) -> SimulationOptions:
     ordinary = with_redundancy(draw_ordinary(seed))
     rare = _also_staging(add_situation(ordinary).with_(together=together))
     drawn = with_regions(_with_conflicting_names(_often_failing_over(rare)))
-    return _with_restarting_programs(drawn)
+    return _with_leaving_clients(_with_restarting_programs(drawn))
 
 
 def with_redundancy(options: SimulationOptions) -> SimulationOptions:
@@ -355,6 +360,14 @@ def _with_restarting_programs(options: SimulationOptions) -> SimulationOptions:
         subscribers=max(6, options.subscribers),
         rates={**options.rates, "crash": 2.0 * often, "client loss": 15.0 * often},
     )
+
+
+def _with_leaving_clients(options: SimulationOptions) -> SimulationOptions:
+    """Return the options with clients that leave durable subscriptions and return, in some seeds."""
+    random = Random(f"{options.seed}/leaving")  # noqa: S311
+    if random.random() >= LEAVING_SHARE or not options.durable:
+        return options
+    return options.with_(leave_rate=random.choice((1.0, 5.0, 20.0)) * 0.1 / options.pace)
 
 
 def draw_ordinary(seed: int) -> SimulationOptions:

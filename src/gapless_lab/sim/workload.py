@@ -102,6 +102,7 @@ class Workload:
         self._repeat(self.options.publish_rate, "_publish", self._publish)
         self._repeat(self.options.churn_rate, "_churn", self._churn)
         self._repeat(self.options.ends_by_name, "_end_by_name", self._end_by_name)
+        self._repeat(self.options.leave_rate, "_leave", self._leave)
         self._repeat(self.options.reads, "_read", self._read)
         self._repeat(self.options.widen_rate, "_widen", self._widen)
         self._repeat(self.options.repeat_rate, "_publish_again", self._publish_again)
@@ -291,6 +292,14 @@ class Workload:
         if subscriber is not None and subscriber.durable:
             subscriber.unsubscribe(by_name=True)
             self._subscribe()
+
+    def _leave(self, random: Random) -> None:
+        """Let a client leave its durable subscription, and return soon or after a failure's time."""
+        durable = [each for each in self.subscribers if each.steady and each.durable]
+        if durable:
+            soon = random.random() < 0.5
+            away_us = random.randrange(1, 5_000) if soon else self.options.down_us(random)
+            random.choice(durable).leave_subscription(away_us)
 
     def _op_set_filter(self, random: Random) -> None:
         subscriber = self._steady(random)

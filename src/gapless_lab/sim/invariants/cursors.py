@@ -171,11 +171,12 @@ class CursorInvariant(Invariant):
                 self._check_covered(process, subend, knowledge, shb)
             pass_over(knowledge, time)
 
-        def reads(reply: ReadReply, high: Tick) -> None:
+        def reads(reply: ReadReply, high: Tick) -> bool:
             nonlocal reading
             reading = True
-            take_read(reply, high)
+            whole = take_read(reply, high)
             reading = False
+            return whole
 
         vars(subend)["pass_over"] = passes
         vars(subend)["take_read"] = reads
