@@ -27,7 +27,7 @@ SOURCES: Final = Path(gapless.__file__).parent
 PASSIVE: Final = {"core", "messages", "content", "packed", "stream"}
 """The packages that do not count."""
 
-READ_BY_ALL: Final = {"overlay/tree.py", "overlay/neighbourhood.py"}
+READ_BY_ALL: Final = {"overlay/tree.py", "overlay/neighbourhood.py", "overlay/path_epochs.py"}
 """Values that all components read, like records. They do not count."""
 
 FEED: Final = {"feeds/feed.py", "feeds/feed_state.py", "feeds/paths.py"}

@@ -451,7 +451,9 @@ def _attach(facts: Facts) -> Iterator[Any]:
     for number in NUMBERS:
         yield Attach(P, number, AttachKind.CELL, facts.peer)
         yield Attach(P, number, AttachKind.LEAF, str(shb(facts.peer)))
-        yield Attach(P, number, AttachKind.PHB_CELL, facts.peer, True, ((facts.peer, shape(2)),))
+        yield Attach(
+            P, number, AttachKind.PHB_CELL, facts.peer, True, ((facts.peer, facts.peer, shape(2)),)
+        )
 
 
 @_makes(Attached)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import Any
+from types import ModuleType
+from typing import Any, cast
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,7 +44,7 @@ class Pair(tuple[Any, ...]):
     __slots__ = ()
 
 
-FORMS: dict[str, Form] = {"fallback": fallback.are_plain}
+FORMS: dict[str, ModuleType] = {"fallback": fallback}
 if plain.COMPILED is not None:
     FORMS["compiled"] = plain.COMPILED
 
@@ -73,9 +75,15 @@ ODD: tuple[Any, ...] = (
 
 
 @pytest.fixture(params=FORMS)
-def are_plain(request: pytest.FixtureRequest) -> Form:
+def form(request: pytest.FixtureRequest) -> ModuleType:
     """Return one of the forms."""
     return FORMS[request.param]
+
+
+@pytest.fixture
+def are_plain(form: ModuleType) -> Form:
+    """Return the detection of one of the forms."""
+    return cast("Form", form.are_plain)
 
 
 def test_dicts_of_plain_values_with_bytes_are_plain(are_plain: Form) -> None:
@@ -114,4 +122,26 @@ _EVENTS = st.one_of(
 @given(st.lists(_EVENTS, max_size=3))
 def test_both_forms_agree(events: list[object]) -> None:
     assert plain.COMPILED is not None
-    assert plain.COMPILED(events) == fallback.are_plain(events)
+    assert plain.COMPILED.are_plain(events) == fallback.are_plain(events)
+
+
+_PLAIN_VALUES = st.one_of(
+    st.booleans(),
+    st.integers(min_value=-(2**63), max_value=2**63 - 1),
+    st.floats(),
+    st.text(max_size=300),
+)
+_PLAIN_EVENTS = st.tuples(
+    st.dictionaries(st.text(max_size=40), _PLAIN_VALUES, max_size=20), st.binary(max_size=300)
+)
+
+
+@given(st.lists(_PLAIN_EVENTS, max_size=5))
+def test_both_forms_bound_the_encoded_size_alike_and_not_far_above(events: list[Any]) -> None:
+    bounds = {form.size_bound(events) for form in FORMS.values()}
+    assert len(bounds) == 1
+    (bound,) = bounds
+    values = sum(1 + len(attributes) for attributes, _ in events)
+    encoded = msgspec.msgpack.encode(events)
+    assert len(encoded) <= bound + 5  # the head of the list
+    assert bound <= 4 * len(encoded) + 16 * values

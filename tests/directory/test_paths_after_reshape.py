@@ -49,7 +49,7 @@ class Directory:
     def reshape(self, near: Neighbourhood) -> list[PubendId]:
         """Change the tree; return the pubends that were announced to the listener."""
         self.announced.clear()
-        change = TreeChange(self.tree.neighbourhood, near, wider=False)
+        change = TreeChange(self.tree.neighbourhood, near)
         self.tree.replace(near)
         self.announcements.reshape(change)
         return self.announced

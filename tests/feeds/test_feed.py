@@ -18,6 +18,7 @@ from gapless.messages.streams import (
     FeedUnavailable,
     FeedUnavailableReason,
 )
+from gapless.overlay.path_epochs import PathEpochs
 
 P = PubendId("P")
 REFRESH_MS = DEFAULTS.attach_refresh_ms
@@ -29,6 +30,7 @@ class Table:
 
     def __init__(self, *candidates: Candidate) -> None:
         self.found = list(candidates)
+        self.epochs: dict[str, PathEpochs] = {}
         self.context = Context(Identity("me", "mine", 1), DEFAULTS)
         self.sent: list[tuple[str, Any]] = []
         self.fed_at: list[int] = []
@@ -44,12 +46,14 @@ class Table:
     def leaf_candidates(self, pubend: PubendId) -> list[Candidate]:
         raise NotImplementedError(f"no leaf is fed with {pubend}")
 
-    def shape_versions(self, feeder: str) -> tuple[tuple[str, ShapeVersion], ...]:
-        del feeder
-        return ()
+    def path_epochs(self, feeder: str) -> PathEpochs:
+        return self.epochs.get(feeder, ())
 
     # the receiver
-    def feed_found(self, at: int) -> None:
+    after = None
+
+    def feed_found(self, at: int, position: object) -> None:
+        del position
         self.fed_at.append(at)
 
     def feed_sent_up_to(self, at: int) -> bool:
@@ -298,3 +302,64 @@ def test_a_long_fault_does_not_make_a_feed_patient_for_minutes() -> None:
     table.found.append(Candidate("b", 1))
     refreshes(table, 120, silence_every_ms=1_000_000)
     assert table.context.coverage_marks["feeder was silent"] >= 1
+
+
+# --- steps of the tree (RS-11) --------------------------------------------------------------------
+
+EDGE = (("mine", "yours", ShapeVersion(count=2)),)
+
+
+def fed_and_trying() -> Table:
+    """Return a feed that is fed by b and tries a."""
+    table = Table(Candidate("b", 1))
+    table.answer("b")
+    table.found.insert(0, Candidate("a", 0))
+    table.run(STABLE_MS)
+    table.wait_for_attach("a", 2 * REFRESH_MS)
+    table.sent.clear()
+    return table
+
+
+def step(table: Table) -> list[tuple[str, Any]]:
+    table.feed.follow_tree(0)
+    table._collect()
+    return table.sent
+
+
+def test_a_feed_over_untouched_edges_sends_nothing_after_a_step() -> None:
+    table = fed_and_trying()
+    assert step(table) == []
+    assert table.feed.state is FeedState.FED_TRYING
+
+
+def test_a_trial_over_touched_edges_is_repeated_and_the_feeder_is_kept() -> None:
+    table = fed_and_trying()
+    table.epochs["a"] = EDGE
+    ((peer, attach),) = step(table)
+    assert (peer, attach.path_epochs) == ("a", EDGE)
+    assert table.feed.feeder == "b"
+    table.answer("a")
+    assert table.feed.feeder == "a"
+
+
+def test_a_feed_over_touched_edges_attaches_again_at_once() -> None:
+    table = Table(Candidate("b", 1))
+    table.answer("b")
+    table.sent.clear()
+    table.epochs["b"] = EDGE
+    (_, detach), (_, attach) = step(table)
+    assert isinstance(detach, Detach)
+    assert attach.path_epochs == EDGE
+    assert attach.number > detach.number
+
+
+def test_a_feed_that_waits_to_try_again_tries_at_once_after_a_step() -> None:
+    table = Table(Candidate("b", 1))
+    for _ in range(4):
+        table.refuse("b")
+        table.run(1_000)
+    table.refuse("b")
+    assert table.feed.state is FeedState.RETRYING
+    table.sent.clear()
+    ((peer, attach),) = step(table)
+    assert (peer, type(attach)) == ("b", Attach)

@@ -56,7 +56,7 @@ class Node:
 
     def change_tree(self, neighbourhood: Neighbourhood) -> TreeChange:
         """Make another neighbourhood the current one; return the change for the components."""
-        change = TreeChange(self.neighbourhood, neighbourhood, wider=False)
+        change = TreeChange(self.neighbourhood, neighbourhood)
         self.tree.replace(neighbourhood)
         return change
 
@@ -216,12 +216,26 @@ def line(*cells: CellId) -> Topology:
 
 
 def neighbourhood_of(own: str, *edges: str, version: int = 1, **shapes: int) -> Neighbourhood:
-    """Return the neighbourhood of a cell within one edge; cells are their only brokers."""
+    """Return the neighbourhood of a cell within one edge; cells are their only brokers.
+
+    A shape is the count of the shape version of a cell, or of the epoch of an edge.
+    """
     pairs = [(edge[0], edge[1]) for edge in edges]
     cells = {cell: [cell] for pair in pairs for cell in pair}
     made = Topology.of(cells, pairs)
     infos = [
-        replace(each, shape_version=ShapeVersion(count=shapes.get(each.name, 1)))
+        replace(
+            each,
+            shape_version=ShapeVersion(count=shapes.get(each.name, 1)),
+            edges=tuple(
+                replace(edge, epoch=ShapeVersion(count=_epoch(each.name, edge.cell, shapes)))
+                for edge in each.edges
+            ),
+        )
         for each in made.cells
     ]
     return Topology(tuple(infos)).neighbourhood(own, 1, version)
+
+
+def _epoch(cell: CellId, other: CellId, shapes: dict[str, int]) -> int:
+    return shapes.get(cell + other, shapes.get(other + cell, 1))

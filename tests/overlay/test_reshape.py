@@ -24,14 +24,12 @@ def test_the_path_to_a_cell_just_outside_is_derived_from_its_neighbour() -> None
     assert near.extended_path("d") is None
 
 
-def test_both_ends_have_the_same_shape_versions_without_those_never_reshaped() -> None:
-    assert neighbourhood_of("a", "ab", b=3).shapes_between("b") == (("b", shape(3)),)
-    assert neighbourhood_of("b", "ab", b=3).shapes_between("a") == (("b", shape(3)),)
-    assert neighbourhood_of("a", "ab", a=2, b=3).shapes_between("b") == (
-        ("a", shape(2)),
-        ("b", shape(3)),
-    )
-    assert neighbourhood_of("a", "ab").shapes_between("b") == ()
+def test_an_edge_has_an_epoch_only_while_it_is_live() -> None:
+    near = neighbourhood_of("a", "ab", "bc", "cd", ab=3)
+    assert near.epoch("a", "b") == near.epoch("b", "a") == shape(3)
+    assert near.epoch("b", "c") == near.epoch("c", "b") == shape(1), "c is just outside"
+    assert near.epoch("a", "c") is None
+    assert near.epoch("c", "d") is None, "nothing is known of it"
 
 
 # --- sessions -------------------------------------------------------------------------------------
@@ -65,10 +63,10 @@ def test_the_session_of_a_broker_that_returns_has_a_greater_number() -> None:
     sessions = PeerSessions(context, near, NoListener())
     sessions.start()
     sessions.link_up("b")
-    sessions.reshape(TreeChange(near, alone, wider=False))
+    sessions.reshape(TreeChange(near, alone))
     sessions.link_up("b")
     third = msgspec.structs.replace(near, version=3)
-    sessions.reshape(TreeChange(alone, third, wider=False))
+    sessions.reshape(TreeChange(alone, third))
     sessions.link_up("b")
     hellos = [each.packet for each in context.effects]  # type: ignore[union-attr]
     assert all(isinstance(each, Hello) for each in hellos)

@@ -19,6 +19,7 @@ from gapless.messages.streams import Events, KnowledgeRange, Nack, Publication, 
 from gapless.packed.encode import content_bytes, encoded_bytes, in_rows
 from gapless.pubend.publishers import PublishRefusedError, refuse_crowds
 from tests.pubend.small_disk import Bench
+from tests.pubend.test_best_effort import PubendHarness
 from tests.stream.small_streams import STOCKS, Line
 
 LONG_NAME = "\N{EARTH GLOBE EUROPE-AFRICA}" * NAME_MAX
@@ -88,8 +89,32 @@ def test_a_repeated_batch_of_several_rows_gets_its_first_ticks_after_a_restart()
 def test_an_event_that_is_larger_than_a_row_has_a_row_of_its_own() -> None:
     event = Publication(1, "p", 1, {}, bytes(2 * ROW_BYTES_MAX))
     small = Publication(2, "p", 2, {}, b"")
-    assert [len(row) for row in in_rows((event, small, small, event))] == [1, 1, 1, 1]
-    assert in_rows((small, small)) == [(small, small)]
+    rows = in_rows((event, small, small, event))
+    assert [row.publications for row in rows] == [(event,), (small,), (small,), (event,)]
+    assert [row.publications for row in in_rows((small, small))] == [(small, small)]
+
+
+@pytest.mark.parametrize(
+    ("publisher", "events"),
+    [
+        (LONG_NAME, (({}, b""),) * 3_000),
+        ("desk", (({}, bytes(1_000)),) * 900),
+        ("desk", (({"text": "\N{EURO SIGN}" * 1_000}, b""),) * 900),
+        ("desk", (({}, bytes(2 * ROW_BYTES_MAX)), ({}, b""))),
+    ],
+    ids=["names", "payloads", "texts", "one large event"],
+)
+def test_a_best_effort_batch_is_sent_in_bounded_rows(publisher: str, events: Events) -> None:
+    harness = PubendHarness()
+    session = harness.open(publisher).session
+    answers: list[tuple[int, ...]] = []
+    harness.pubend.publish(publisher, session, 1, events, answers.append, print)
+    assert len(harness.sent) > 1
+    for row in harness.sent:
+        assert len(row.publications) <= ROW_EVENTS_MAX
+        assert len(row.publications) == 1 or content_bytes(row) <= ROW_BYTES_MAX
+    sent = [each.tick for row in harness.sent for each in row.publications]
+    assert tuple(sent) == answers[0]
 
 
 def test_a_batch_of_too_many_events_is_refused() -> None:

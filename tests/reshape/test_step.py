@@ -10,8 +10,6 @@ from gapless.core.ids import BrokerId, PubendId, ShbId
 from gapless.messages.overlay import CellEdge, CellMember, ShapeVersion
 from gapless.messages.records import NeighbourhoodRecord, PutRecord, TickCeilingRecord
 from gapless.overlay.neighbourhood import Neighbourhood, Topology
-from gapless.reshape.changes import appended, shifted
-from gapless.reshape.step import gained, is_unused, stored_neighbourhood
 from tests.scenarios.brokers import Node, World
 
 P = PubendId("P")
@@ -28,24 +26,6 @@ def near(cell: str, *edges: str, version: int = 1) -> Neighbourhood:
 
 BEFORE = ("ij", "jk", "ix", "km")
 AFTER = ("ik", "jk", "ix", "km")
-
-
-@pytest.mark.parametrize(
-    ("cell", "found"), [("i", set()), ("j", set()), ("k", {"i"}), ("x", set()), ("m", set())]
-)
-def test_only_the_new_neighbour_of_a_moved_cell_becomes_wider(cell: str, found: set[str]) -> None:
-    assert gained(near(cell, *BEFORE), near(cell, *AFTER)) == found
-
-
-def test_the_stored_records_are_used_instead_of_the_configured_ones() -> None:
-    configured = near("i", *BEFORE)
-    stored = near("i", *AFTER, version=3)
-    other = near("k", *AFTER, version=9)
-    found = stored_neighbourhood(configured, record(stored), "i", 1)
-    assert (found.neighbours, found.version) == (("k", "x"), 3)
-    unchanged = stored_neighbourhood(configured, record(other), "i", 1)
-    assert unchanged is configured, "a broker does not change its cell"
-    assert stored_neighbourhood(configured, None, "i", 1) is configured
 
 
 def record(neighbourhood: Neighbourhood) -> NeighbourhoodRecord:
@@ -136,23 +116,6 @@ def test_the_driver_receives_the_peers_of_the_new_neighbourhood(
     world.restart("k")
     world.run(ms=10)
     assert peers_set[1:] == peers_set[:1], "again in the next incarnation"
-
-
-def test_a_cell_that_was_just_appended_raises_no_scope() -> None:
-    # no SHB was ever behind it, so nothing was filtered without it
-    j = tree("pj", "jk").cells[0]
-    new, neighbour = appended("i#j1.1", (CellMember("i1"),), j)
-    assert is_unused(new)
-    assert not is_unused(neighbour)
-    assert not is_unused(shifted(*tree("ij", "jk").cells)[0])
-
-
-def test_a_cell_that_gains_a_used_cell_raises_its_scope() -> None:
-    world = World("p-j-i", "j-k")
-    world.shift("i", "j", "k")
-    world.apply_tree("k")
-    world.run(ms=10)
-    assert world["k"].coverage_marks["scope raised"] == 1
 
 
 def members(world: World, cell: str, *brokers: str) -> None:

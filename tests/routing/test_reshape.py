@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gapless.core.parameters import Parameters
 from gapless.feeds.feed import is_leaf_number, scope_of
 from gapless.messages.streams import (
     Attach,
@@ -15,10 +16,11 @@ from gapless.messages.streams import (
     FeedUnavailableReason,
     Nack,
 )
+from gapless.overlay.path_epochs import ViewDifference
 from gapless.overlay.tree import TreeChange
 from tests.overlay.small_world import neighbourhood_of
 from tests.shape_versions import shape
-from tests.stream.small_streams import STOCKS, Line, Node, event, knowledge_range
+from tests.stream.small_streams import BONDS, STOCKS, Line, Node, event, knowledge_range
 
 
 def fed(names: str = "pn") -> tuple[Line, Node]:
@@ -31,10 +33,19 @@ def fed(names: str = "pn") -> tuple[Line, Node]:
     return line, line.nodes[line.last]
 
 
+SHIFT = TreeChange(
+    neighbourhood_of("k", "ij", "jk", "km"),
+    neighbourhood_of("k", "ik", "jk", "km", i=2, j=2, k=2, ik=2, jk=2),
+)
+"""Cell k gains i, which lay behind j."""
+
+
 def reshape(line: Line, node: Node, *, wider: bool) -> None:
+    """Let a router take the step of k. The width: whether its pubends came through j."""
     node.context.now = line.now
-    near = neighbourhood_of("p", "pn")  # a router depends only on the width of the change
-    node.router.reshape(TreeChange(near, near, wider=wider))
+    node.direction = "j" if wider else "m"
+    node.router.reshape(SHIFT)
+    node.router.reshaped()
     line._collect(node)
 
 
@@ -127,14 +138,14 @@ def test_a_feed_whose_path_has_not_changed_continues() -> None:
     assert sent(line, Detach, "n", "p") == []
 
 
-def test_a_feed_over_cells_of_another_shape_attaches_again() -> None:
+def test_a_feed_over_edges_of_another_epoch_attaches_again() -> None:
     line, node = fed()
-    node.shapes = (("p", shape(2)),)
+    node.epochs = (("n", "p", shape(2)),)
     reshape(line, node, wider=False)
     line.run(ms=20)
     assert sent(line, Detach, "n", "p") == [Detach(STOCKS, 2)]
     last = sent(line, Attach, "n", "p")[-1]
-    assert (last.number, last.shape_versions) == (4, (("p", shape(2)),))
+    assert (last.number, last.path_epochs) == (4, (("n", "p", shape(2)),))
     assert node.router.feeder(STOCKS) == "p"
 
 
@@ -146,39 +157,137 @@ def test_a_feed_from_a_broker_that_is_no_longer_on_the_path_ends() -> None:
     assert sent(line, Detach, "n", "p") == [Detach(STOCKS, 2)]
 
 
-def test_a_receiver_with_another_shape_version_is_refused() -> None:
+# --- receivers that know another tree (RS-11) -----------------------------------------------------
+
+OLDER = ViewDifference(outdated=("p", "r"))
+NEWER = ViewDifference(missing=("r", "s"))
+MIXED = ViewDifference(("p", "r"), ("r", "s"))
+REFUSED = FeedUnavailable(STOCKS, 2, FeedUnavailableReason.SHAPE_MISMATCH)
+
+
+def test_a_receiver_with_an_older_tree_is_sent_the_records_and_refused() -> None:
     line = Line("p")
-    line.nodes["p"].reshaped = {"r": (("p", shape(2)),)}
+    node = line.nodes["p"]
+    node.differences = {"r": OLDER}
+    line.attach()
+    line.attach(number=4, pubend=BONDS)
+    line.run(ms=20)
+    other = FeedUnavailable(BONDS, 4, FeedUnavailableReason.SHAPE_MISMATCH)
+    assert line.received["r"] == [REFUSED, other]
+    assert node.pushed == [("r", ("p", "r"))], "once for all pubends of a packet"
+    assert node.requested == []
+
+
+def test_the_attach_of_a_receiver_with_a_newer_tree_is_answered_in_the_step() -> None:
+    line = Line("p")
+    node = line.nodes["p"]
+    node.differences = {"r": NEWER}
+    line.attach()
+    line.run(ms=900)
+    assert "r" not in line.received
+    assert (node.pushed, node.requested) == ([], [("r", ("r", "s"))])
+    node.differences = {}
+    reshape(line, node, wider=False)
+    line.run(ms=2)
+    assert line.received["r"] == [Attached(STOCKS, 2, 0)]
+
+
+def test_a_receiver_with_newer_and_older_records_is_sent_records_and_asked_for_others() -> None:
+    line = Line("p")
+    node = line.nodes["p"]
+    node.differences = {"r": MIXED}
     line.attach()
     line.run(ms=20)
-    assert line.received["r"] == [FeedUnavailable(STOCKS, 2, FeedUnavailableReason.SHAPE_MISMATCH)]
+    assert "r" not in line.received
+    assert (node.pushed, node.requested) == ([("r", ("p", "r"))], [("r", ("r", "s"))])
 
 
-def test_a_receiver_is_notified_when_its_shape_version_becomes_different() -> None:
+def test_a_deferred_attach_is_refused_when_the_records_do_not_come() -> None:
+    line = Line("p")
+    line.nodes["p"].differences = {"r": NEWER}
+    line.attach()
+    line.run(ms=1_000)
+    line.attach(number=4, pubend=BONDS)
+    line.run(ms=1_003)
+    assert line.received["r"] == [REFUSED]
+    line.run(ms=1_003)
+    assert len(line.received["r"]) == 2
+    reshape(line, line.nodes["p"], wider=False)
+    line.run(ms=5)
+    assert len(line.received["r"]) == 2, "they are forgotten"
+
+
+def test_a_deferred_attach_ends_with_a_detach_and_with_its_session() -> None:
+    line = Line("p")
+    node = line.nodes["p"]
+    node.differences = {"r": NEWER, "x": NEWER}
+    line.attach()
+    line.attach("x")
+    line.run(ms=5)
+    line.send("r", Detach(STOCKS, 2))
+    line.run(ms=5)
+    node.router.session_closed("x")
+    node.differences = {}
+    reshape(line, node, wider=False)
+    line.run(ms=3_000)
+    assert line.received == {}
+
+
+def test_deferred_attaches_are_bounded() -> None:
+    line = Line("p", Parameters(attachments_max=2))
+    line.nodes["p"].differences = dict.fromkeys("rst", NEWER)
+    for name in "rst":
+        line.attach(name)
+    line.attach("r")  # it attaches again
+    line.run(ms=5)
+    assert line.received == {"t": [FeedUnavailable(STOCKS, 2, FeedUnavailableReason.LIMIT)]}
+
+
+def test_a_receiver_is_notified_when_the_router_steps_before_it() -> None:
     line, node = fed("p")
-    node.reshaped = {"r": (("p", shape(2)),)}
+    node.differences = {"r": OLDER}
     reshape(line, node, wider=False)
     line.publish(knowledge_range(11, 20, event(15, 0)))
     line.run(ms=20)
-    assert line.received["r"][-1] == FeedUnavailable(
-        STOCKS, 2, FeedUnavailableReason.SHAPE_MISMATCH
-    )
+    assert line.received["r"][-1] == REFUSED
+    assert node.pushed == [("r", ("p", "r"))]
     assert line.ticks() == [5]
 
 
-def test_a_feed_ends_when_its_receiver_refreshes_with_another_shape_version() -> None:
+def test_a_feed_ends_when_its_receiver_refreshes_with_other_epochs() -> None:
     line, node = fed("p")
-    node.reshaped = {"r": ()}
-    line.send(
-        "r", Attach(STOCKS, 2, sent(line, Attach, "r", "p")[0].kind, "r", False, (("r", shape(2)),))
-    )
+    node.differences = {"r": NEWER}
+    line.attach()
     line.run(ms=5)
     line.publish(knowledge_range(11, 20, event(15, 0)))
     line.run(ms=20)
-    assert line.received["r"][-1] == FeedUnavailable(
-        STOCKS, 2, FeedUnavailableReason.SHAPE_MISMATCH
-    )
     assert line.ticks() == [5]
+    node.differences = {}
+    reshape(line, node, wider=False)
+    line.run(ms=5)
+    assert line.received["r"][-1] == Attached(STOCKS, 2, 20)
+
+
+# --- a feed found after a step (RS-11) ------------------------------------------------------------
+
+
+def test_the_tick_of_a_new_feeder_is_sent_to_all_receivers_at_once() -> None:
+    line = Line("pmn")
+    line.attach()
+    line.run(ms=20)
+    node = line.nodes["m"]
+    line.cuts.add(("p", "m"))
+    line.publish(knowledge_range(1, 10, event(5, 0)))
+    line.run(ms=5)
+    line.cuts.clear()
+    before = len(line.received["r"])
+    node.epochs = (("m", "p", shape(2)),)
+    reshape(line, node, wider=False)
+    line.run(ms=5)
+    assert line.received["r"][before:] == [Attached(STOCKS, 2, 10)], "through n, without a timer"
+
+
+# --- the path -------------------------------------------------------------------------------------
 
 
 def test_a_receiver_that_is_no_longer_beyond_the_router_is_notified(

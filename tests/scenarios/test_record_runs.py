@@ -80,14 +80,22 @@ def a_member_was_cut_off() -> tuple[World, Subscriber]:
 def test_run_37_a_member_that_missed_an_operation_gets_the_records_by_the_digest() -> None:
     world, x = a_member_was_cut_off()
     assert neighbours(world, "j2") == ("k",)
-    assert world["j2"].neighbourhood.shapes_between("k") == world["k"].neighbourhood.shapes_between(
-        "j"
-    )
+    assert world["j2"].neighbourhood.epoch("j", "k") == world["k"].neighbourhood.epoch("j", "k")
     assert x.events == ["e1"]
 
 
-def test_run_37_without_comparison_a_member_keeps_the_old_tree() -> None:
+def test_run_37_a_member_that_missed_an_operation_gets_the_records_with_the_refusal() -> None:
     with patched(RecordExchange, "differ", lambda *_: None):
+        world, x = a_member_was_cut_off()
+    assert neighbours(world, "j2") == ("k",)
+    assert x.events == ["e1"]
+
+
+def test_run_37_without_comparison_and_refusal_a_member_keeps_the_old_tree() -> None:
+    with (
+        patched(RecordExchange, "differ", lambda *_: None),
+        patched(RecordExchange, "push", lambda *_: None),
+    ):
         world, _ = a_member_was_cut_off()
     assert neighbours(world, "j2") == ("i", "k")
 

@@ -23,22 +23,20 @@ from gapless.messages.streams import (
     StreamData,
     StreamSilence,
 )
+from gapless.overlay.path_epochs import SAME_VIEW
 from gapless.overlay.tree import TreeChange
 from gapless.propagation.edge import Edge
 from gapless.propagation.sources import TableSources
 from gapless.routing import router as router_module
-from gapless.routing.router import Router
 from gapless_lab.sim.planted_bugs import patched
 from tests.scenarios.brokers import Publisher, Subscriber, World, of
 
 P = PubendId("P")
 
-reshape_by_the_rule = Router.reshape
 
-
-def keep_ranges(router: Router, change: TreeChange) -> None:
-    """Continue without raising the scope."""
-    reshape_by_the_rule(router, change._replace(wider=False))
+def forget_nothing(*_: object) -> bool:
+    """Continue without raising a scope."""
+    return False
 
 
 # --- A23: silence for fewer hosts -----------------------------------------------------------------
@@ -71,7 +69,7 @@ def test_a23_a_cell_that_gains_a_neighbour_forgets_silence_for_fewer_hosts() -> 
 
 
 def test_a23_ticks_filtered_for_one_side_are_sent_as_silence_to_the_other() -> None:
-    with patched(Router, "reshape", keep_ranges):
+    with patched(TreeChange, "forgets", forget_nothing):
         x = missed_by_the_cell_that_moves()
     assert x.events == [], "the event was lost for ever"
     assert x.gaps == []
@@ -103,7 +101,7 @@ def test_a23_the_cell_also_forgets_ticks_that_now_come_from_the_new_neighbour() 
 
 
 def test_a23_ticks_from_the_former_direction_are_sent_back_as_silence() -> None:
-    with patched(Router, "reshape", keep_ranges):
+    with patched(TreeChange, "forgets", forget_nothing):
         x = missed_on_the_side_that_is_left()
     assert x.events == []
 
@@ -217,7 +215,7 @@ def test_brokers_with_different_shape_versions_do_not_feed_each_other() -> None:
 
 def test_a_broker_with_the_old_shape_forwards_ticks_filtered_for_the_new_one() -> None:
     with (
-        patched(FeedCandidates, "has_shape", lambda *_: True),
+        patched(FeedCandidates, "difference", lambda *_: SAME_VIEW),
         patched(
             TableSources, "set_fed", lambda *_, **__: None
         ),  # otherwise j2 itself sends its filters

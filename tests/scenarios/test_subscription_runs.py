@@ -503,8 +503,8 @@ def test_a24_a_router_offers_the_tick_of_its_own_feeder() -> None:
 
 
 def test_a24_without_that_tick_a_new_host_nacks_released_ticks() -> None:
-    def forget_where_the_feeder_is(routed: RoutedPubend, _at: Tick) -> None:
-        feed_found(routed, 0)
+    def forget_where_the_feeder_is(routed: RoutedPubend, _at: Tick, _: object) -> None:
+        feed_found(routed, 0, None)
 
     feed_found = RoutedPubend.feed_found
     with patched(RoutedPubend, "feed_found", forget_where_the_feeder_is):

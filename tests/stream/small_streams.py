@@ -5,7 +5,7 @@ Messages arrive after a millisecond, in order; a test may lose messages in trans
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from gapless.core.context import Context, Identity
@@ -29,8 +29,8 @@ from gapless.messages.streams import (
     StreamEpochRequest,
     StreamSilence,
 )
+from gapless.overlay.path_epochs import SAME_VIEW, PathEpochs, ViewDifference
 from gapless.propagation import Receiver, StreamVector
-from gapless.routing.protocols import ShapeVersions
 from gapless.routing.router import Router
 
 STOCKS, BONDS = PubendId("stocks"), PubendId("bonds")
@@ -63,11 +63,16 @@ class Node:
         """The ticks of all matched publications, once for each match."""
         self.vectors: list[StreamVector | None] = []
         """The vectors by which tables were chosen."""
-        self.shapes: ShapeVersions = ()
-        """The shape versions that it sends for the cells between it and its feeder."""
-        self.reshaped: dict[str, ShapeVersions] = {}
-        """The shape versions that it requires of some receivers; others may send any."""
-        self.router = Router(self.context, self, self)
+        self.epochs: PathEpochs = ()
+        """The epochs that it sends for the edges between it and its feeder."""
+        self.differences: dict[str, ViewDifference] = {}
+        """How the views of some receivers differ from its own; those of others are equal."""
+        self.direction: str = name
+        """The only cell on the path to every pubend."""
+        self.pushed: list[tuple[BrokerId, tuple[str, ...]]] = []
+        self.requested: list[tuple[BrokerId, tuple[str, ...]]] = []
+        """The cells whose records it has sent to peers, and has requested from them."""
+        self.router = Router(self.context, self, self, self)
         self.router.start()
 
     def tables_for(
@@ -79,6 +84,10 @@ class Node:
     ) -> int | None:
         del pubend, knowledge, receiver
         self.vectors.append(vector)
+        return None if self.wanted is None else 1
+
+    def best_effort_tables(self, pubend: PubendId, receiver: Receiver) -> int | None:
+        del pubend, receiver
         return None if self.wanted is None else 1
 
     def matching_tables(self, publications: Sequence[Publication]) -> list[int]:
@@ -106,12 +115,23 @@ class Node:
         del pubend
         return receiver.name != "nearer"
 
-    def shape_versions(self, feeder: BrokerId) -> ShapeVersions:
-        del feeder
-        return self.shapes
+    def path(self, pubend: PubendId) -> tuple[str, ...]:
+        del pubend
+        return (self.direction,)
 
-    def has_shape(self, receiver: Receiver, versions: ShapeVersions) -> bool:
-        return receiver.name not in self.reshaped or versions == self.reshaped[receiver.name]
+    def path_epochs(self, feeder: BrokerId) -> PathEpochs:
+        del feeder
+        return self.epochs
+
+    def difference(self, receiver: Receiver, named: PathEpochs) -> ViewDifference:
+        del named
+        return self.differences.get(receiver.name, SAME_VIEW)
+
+    def push(self, peer: BrokerId, cells: Collection[str]) -> None:
+        self.pushed.append((peer, tuple(cells)))
+
+    def want(self, peer: BrokerId, cells: Collection[str]) -> None:
+        self.requested.append((peer, tuple(cells)))
 
     def is_announced(self, pubend: PubendId) -> bool:
         return pubend in {STOCKS, BONDS}

@@ -8,11 +8,12 @@ from gapless.core.context import Context, Identity
 from gapless.core.ids import PubendId
 from gapless.core.parameters import DEFAULTS
 from gapless.feeds.feed import Candidate
-from gapless.messages.overlay import Quality, ShapeVersion
+from gapless.messages.overlay import Quality
 from gapless.messages.streams import (
     AckReport,
     Attach,
     Attached,
+    BestEffortPosition,
     Detach,
     FeedUnavailable,
     FeedUnavailableReason,
@@ -21,6 +22,7 @@ from gapless.messages.streams import (
     Publication,
     StreamData,
 )
+from gapless.overlay.path_epochs import PathEpochs
 from gapless.subscribers.best_effort_end import BestEffortSubend
 from tests.broker.harness import BrokerHarness, P, Requester, position
 from tests.scenarios.brokers import Publisher, of
@@ -39,6 +41,14 @@ class Owner:
         self.context = Context(Identity("n", "n", 1), DEFAULTS)
         self.end = BestEffortSubend(self.context, P, self, self)
 
+    def attach(self, at: BestEffortPosition | None = None) -> Attach:
+        """Let the router answer the last Attach; return it."""
+        attach = self.context.take_messages_to("r")[-1]
+        assert isinstance(attach, Attach)
+        self.end.take_attached("r", Attached(P, attach.number, 0, relayed=False, at=at))
+        self.number = attach.number
+        return attach
+
     def leaf_candidates(self, pubend: PubendId) -> list[Candidate]:
         assert pubend == P
         return [Candidate("r", 0)]
@@ -46,7 +56,7 @@ class Owner:
     def candidates(self, pubend: PubendId) -> list[Candidate]:
         raise NotImplementedError(f"no router is fed with {pubend}")
 
-    def shape_versions(self, feeder: str) -> tuple[tuple[str, ShapeVersion], ...]:
+    def path_epochs(self, feeder: str) -> PathEpochs:
         raise NotImplementedError(f"a leaf has no shapes for {feeder}")
 
     def deliver_best_effort(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
@@ -56,20 +66,36 @@ class Owner:
 
 def test_events_are_delivered_at_once_and_without_duplicates() -> None:
     owner = Owner()
-    owner.end.receive(knowledge(1, 3, 5))
-    owner.end.receive(knowledge(1, 3, 5))
-    owner.end.receive(knowledge(1, 4))
-    owner.end.receive(knowledge(1, 5, 9))
+    owner.attach()
+    owner.end.receive(owner.number, knowledge(1, 3, 5))
+    owner.end.receive(owner.number, knowledge(1, 3, 5))
+    owner.end.receive(owner.number, knowledge(1, 4))
+    owner.end.receive(owner.number, knowledge(1, 5, 9))
     assert owner.ticks == [3, 5, 9]
 
 
 def test_a_new_incarnation_of_the_phb_starts_the_stream_again_and_an_older_one_is_ignored() -> None:
     owner = Owner()
-    owner.end.receive(knowledge(1, 8))
-    owner.end.receive(knowledge(2, 4))
-    owner.end.receive(knowledge(1, 9))
-    owner.end.receive(knowledge(2, 4, 6))
+    owner.attach()
+    owner.end.receive(owner.number, knowledge(1, 8))
+    owner.end.receive(owner.number, knowledge(2, 4))
+    owner.end.receive(owner.number, knowledge(1, 9))
+    owner.end.receive(owner.number, knowledge(2, 4, 6))
     assert owner.ticks == [8, 4, 6]
+
+
+def test_an_end_attaches_again_above_the_position_up_to_which_it_has_everything() -> None:
+    owner = Owner()
+    assert owner.attach(BestEffortPosition(1, 4)).after is None, "it gets what comes from now on"
+    owner.end.session_closed("r")
+    assert owner.attach(BestEffortPosition(1, 4)).after == BestEffortPosition(1, 4)
+    owner.end.receive(owner.number, knowledge(1, 5, 9))
+    owner.end.session_closed("r")
+    owner.end.receive(owner.number, knowledge(1, 12))
+    assert owner.attach(BestEffortPosition(1, 9)).after == BestEffortPosition(1, 9)
+    owner.end.receive(owner.number - 2, knowledge(1, 12))
+    owner.end.receive(owner.number, knowledge(1, 11, 12))
+    assert owner.ticks == [5, 9, 11, 12], "what the former attachment got comes again, in order"
 
 
 def test_a_best_effort_end_attaches_to_a_feeder_and_sends_no_nack() -> None:
@@ -215,4 +241,19 @@ def test_a_best_effort_stream_continues_when_the_link_to_it_is_restored() -> Non
     world.run(s=1)
     ann.publish("e2")
     world.run(ms=100)
+    assert x.events == ["e1", "e2"], "e1 was still in the replay buffer"
+
+
+def test_best_effort_events_are_lost_that_are_older_than_the_replay_buffer() -> None:
+    world, ann = stage(replay_buffer_ms=2_000)
+    x = world.subscriber("n", "x", "TRUE")
+    world.run(s=1)
+    world.cut("a", "n")
+    ann.publish("e1")
+    world.run(s=5)
+    world.heal("a", "n")
+    world.run(s=1)
+    ann.publish("e2")
+    world.run(ms=100)
     assert x.events == ["e2"]
+    assert world["p"].coverage_marks["best-effort events may be lost"] > 0

@@ -151,7 +151,7 @@ def assemble(
     exchange = TableExchange(context, tree, sessions, notifications)
     candidates = FeedCandidates(identity, tree, sessions, announcements)
     filtering = TableFiltering(exchange)
-    router = Router(context, filtering, candidates)
+    router = Router(context, filtering, candidates, record_exchange)
     reports = ReportAggregator(context, router, hosted)
     pubends = Pubends(
         context,
@@ -207,7 +207,7 @@ def assemble(
         stored.neighbourhood,
         record_exchange,
         (partitions, exchange, announcements, router, sessions, control),
-        (announcements, exchange, subends, pubends),
+        (announcements, exchange, router, subends, pubends),
     )
     operations = Operations(
         context,

@@ -66,7 +66,7 @@ class StreamMessages:
         if self._is_invalid(peer, knowledge):
             return
         if is_leaf_number(number):
-            self._to_leaf(pubend, knowledge)
+            self._to_leaf(pubend, number, knowledge)
         else:
             self._router.receive(pubend, number, knowledge, first)
 
@@ -75,7 +75,7 @@ class StreamMessages:
             if self._is_invalid(peer, knowledge):
                 continue
             if is_leaf_number(number):
-                self._to_leaf(pubend, knowledge)
+                self._to_leaf(pubend, number, knowledge)
             else:
                 self._router.receive(pubend, number, knowledge, first)
 
@@ -89,10 +89,14 @@ class StreamMessages:
         self._context.mark("invalid knowledge range")
         return True
 
-    def _to_leaf(self, pubend: PubendId, knowledge: KnowledgeRange) -> None:
-        end = self._subends.get(pubend)
-        if end is not None:
-            end.receive(knowledge)
+    def _to_leaf(self, pubend: PubendId, number: int, knowledge: KnowledgeRange) -> None:
+        subend = self._subends.guaranteed.get(pubend)
+        if subend is not None:
+            subend.receive(knowledge)
+            return
+        best_effort = self._subends.best_effort.get(pubend)
+        if best_effort is not None:
+            best_effort.receive(number, knowledge)
 
     # --- feeds ---------------------------------------------------------------------------------
 

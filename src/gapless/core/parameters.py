@@ -62,13 +62,24 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     attach_timeout_ms: int = 1_000
     retry_ms: int = 100
     retry_max_ms: int = 5_000
+    attach_defer_ms: int = 2_000
+    """How long an Attach waits for newer cell records before it is refused, and how long the Hello
+    of a broker that is no neighbour yet is kept."""
     attach_refresh_ms: int = 2_000
     attach_expiry_ms: int = 6_000
     feed_switch_delay_ms: int = 5_000
     attachments_max: int = 20_000
 
-    attach_defer_ms: int = 2_000
-    """How long a broker keeps the Hello of a broker that is no neighbour yet."""
+    # replay of best effort
+    replay_buffer_bytes: int = 262_144
+    """The newest publications of a best-effort pubend that a router keeps for receivers that attach
+    again."""
+    replay_buffers_bytes: int = 16_777_216
+    """The same for all pubends together."""
+    replay_buffer_ms: int = 5_000
+    """How long they are kept."""
+    replay_requests_max: int = 16
+    """How often in ``replay_buffer_ms`` a router may request a stream anew from a lower position."""
 
     # silence and curiosity
     silence_ms: int = 100
@@ -260,6 +271,11 @@ _RELATIONS = (
         "an old report must not restore a membership that has ended",
     ),
     (
+        "attach_timeout_ms",
+        "attach_defer_ms",
+        "a receiver must try other feeders while its request waits for cell records",
+    ),
+    (
         "session_timeout_ms",
         "attach_expiry_ms",
         "an attachment must not expire before the session",
@@ -270,14 +286,14 @@ _RELATIONS = (
         "a member must not become inactive while it is still attached",
     ),
     (
+        "session_timeout_ms",
+        "replay_buffer_ms",
+        "a receiver whose session has timed out must find what it has missed",
+    ),
+    (
         "inactive_after_s",
         "stale_table_ttl_s",
         "stale tables must last until their members are inactive",
-    ),
-    (
-        "attach_timeout_ms",
-        "attach_defer_ms",
-        "a deferred request must not be given up before its first repetition",
     ),
     ("op_backoff_ms", "op_backoff_max_ms", "the wait before another attempt must be able to grow"),
     ("silence_ms", "dct_ms", "a silent stream must not cause a nack"),

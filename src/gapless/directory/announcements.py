@@ -96,6 +96,8 @@ class Announcements:
         self._listener = listener
         self.known: dict[PubendId, KnownPubend] = {}
         """All pubends, tombstones included. Other components may read it."""
+        self._announces_anew = False
+        """Whether the present step of the tree changes an edge of the own cell (RS-13)."""
 
     def start(self) -> None:
         """Start to repeat all announcements at intervals if links may lose messages."""
@@ -119,7 +121,7 @@ class Announcements:
         A pubend behind an edge that was removed is forgotten. If it still exists, it is announced
         again from its new direction.
         """
-        del change
+        self._announces_anew = change.changes_own_edges
         for pubend in self._find_paths():
             self._listener.pubend_announced(pubend)
 
@@ -147,8 +149,11 @@ class Announcements:
         return None if path else path
 
     def reshaped(self) -> None:
-        """Announce all pubends again: a path announced in an older shape is not confirmed."""
-        for pubend, known in self.known.items():
+        """Announce all pubends again if the own cell has another shape (RS-13).
+
+        A path that was announced in an older shape is not confirmed.
+        """
+        for pubend, known in self.known.items() if self._announces_anew else ():
             self._announce(pubend, known)
 
     def get(self, pubend: PubendId) -> KnownPubend | None:

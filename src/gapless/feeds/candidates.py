@@ -15,8 +15,15 @@ from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.limits import CELL_BROKERS_MAX
 from gapless.directory.announcements import KnownPubend, KnownPubends
 from gapless.feeds.paths import RELAYED, Candidate
-from gapless.messages.overlay import Quality, ShapeVersion
+from gapless.messages.overlay import Quality
 from gapless.messages.streams import AttachKind
+from gapless.overlay.path_epochs import (
+    SAME_VIEW,
+    PathEpochs,
+    ViewDifference,
+    compare,
+    epochs_to,
+)
 from gapless.overlay.peers import Peers
 from gapless.overlay.tree import Tree
 from gapless.propagation.sufficiency import Receiver
@@ -140,22 +147,26 @@ class FeedCandidates:
         towards = self._direction(receiver.name)
         return towards is not None and towards != known.direction
 
-    def shape_versions(self, feeder: BrokerId) -> tuple[tuple[CellId, ShapeVersion], ...]:
-        """Return this broker's shape versions of the cells between a feeder and itself."""
-        cell = self._tree.neighbourhood.cell_of(feeder)
-        return () if cell is None else self._tree.neighbourhood.shapes_between(cell)
+    def path(self, pubend: PubendId) -> tuple[CellId, ...] | None:
+        """Return the path to a pubend, or None if the pubend is not announced."""
+        known = self._known(pubend)
+        return None if known is None else known.path
 
-    def has_shape(
-        self, receiver: Receiver, versions: tuple[tuple[CellId, ShapeVersion], ...]
-    ) -> bool:
-        """Return whether a receiver has this broker's shape versions of the cells between (R13).
+    def path_epochs(self, feeder: BrokerId) -> PathEpochs:
+        """Return the epochs above the first one of the edges between a feeder and this broker."""
+        tree = self._tree.neighbourhood
+        cell = tree.cell_of(feeder)
+        return () if cell is None or cell not in tree else epochs_to(tree, cell)
 
-        Inside a cell the shapes do not matter: a leaf is behind its cell in every shape, and inside
-        the PHB cell nothing is filtered.
+    def difference(self, receiver: Receiver, named: PathEpochs) -> ViewDifference:
+        """Compare the epochs that a receiver has named with the path to it (RS-11).
+
+        Inside a cell the views are equal: a leaf is behind its cell in every tree, and inside the
+        PHB cell nothing is filtered.
         """
-        if receiver.kind is not AttachKind.CELL or receiver.name not in self._tree.neighbourhood:
-            return True
-        return versions == self._tree.neighbourhood.shapes_between(receiver.name)
+        if receiver.kind is not AttachKind.CELL:
+            return SAME_VIEW
+        return compare(self._tree.neighbourhood, receiver.name, named)
 
     def _direction(self, cell: CellId) -> CellId | None:
         return self._tree.neighbourhood.direction(cell)

@@ -12,9 +12,12 @@ Otherwise a feed would change back and forth between two candidates that are equ
 
 Knowledge ranges are facts. A receiver accepts them from any feeder, old or new, so a change of
 feeder loses nothing and repeats nothing. There is one exception: when more SHBs are behind the
-receiver than before, silence that was sent for fewer is not true for all of them (R13). Then the
+receiver than before, silence that was sent for fewer is not true for all of them (RS-37). Then the
 receiver raises its *scope*, which is a part of its attach numbers. It attaches again, and drops
 ranges of an older scope.
+
+After a step of the tree a feed whose feeder is still on the path, over edges of the same epochs,
+continues. Every other feed attaches again at once (RS-11).
 """
 
 from __future__ import annotations
@@ -22,13 +25,20 @@ from __future__ import annotations
 from typing import Final, NamedTuple, Protocol
 
 from gapless.core.context import Context, Timer
-from gapless.core.ids import BrokerId, CellId, PubendId
+from gapless.core.ids import BrokerId, PubendId
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.feeds.feed_state import NEXT_STATES, FeedInput, FeedState
 from gapless.feeds.paths import RELAYED, Candidate, FeedPaths
-from gapless.messages.overlay import ShapeVersion
-from gapless.messages.streams import Attach, Attached, AttachKind, Detach, FeedUnavailable
+from gapless.messages.streams import (
+    Attach,
+    Attached,
+    AttachKind,
+    BestEffortPosition,
+    Detach,
+    FeedUnavailable,
+)
+from gapless.overlay.path_epochs import PathEpochs
 
 __all__ = [
     "RELAYED",
@@ -51,8 +61,12 @@ intervals of an idle stream double, and a silence may be lost."""
 class FeedListener(Protocol):
     """The receiver of a feed."""
 
-    def feed_found(self, at: Tick) -> None:
-        """The feed has a new feeder, which sends every tick above ``at``."""
+    @property
+    def after(self) -> BestEffortPosition | None:
+        """Of a best-effort pubend: the position up to which the receiver has everything."""
+
+    def feed_found(self, at: Tick, position: BestEffortPosition | None) -> None:
+        """The feed has a new feeder, which sends what is above ``at``, or ``position`` (RS-14)."""
 
     def feed_sent_up_to(self, at: Tick) -> bool:
         """The feeder has sent everything up to ``at``; return whether some of it did not arrive."""
@@ -97,8 +111,6 @@ class Feed:
         self._context = context
         self._paths = paths
         self._is_leaf = kind is AttachKind.LEAF
-        self._shapes_sent: tuple[tuple[CellId, ShapeVersion], ...] = ()
-        """The shape versions of the cells between, as sent with the last Attach."""
         self._pubend = pubend
         self._kind = kind
         self._name = receiver_name
@@ -106,6 +118,8 @@ class Feed:
         self._count = scope * _NUMBERS_PER_SCOPE
         self._oldest = self._count
         """Replies with lower numbers are for a path that has changed since (R13)."""
+        self._epochs_sent: dict[BrokerId, PathEpochs] = {}
+        """The path epochs in the last Attach to each broker, if there are any."""
         self._numbers: dict[BrokerId, int] = {}
         """The attach number of each broker in the current session with it."""
         self._number = 0
@@ -135,20 +149,14 @@ class Feed:
         return None if self._current is None else self._current.broker
 
     @property
+    def number(self) -> int:
+        """The attach number at the feeder."""
+        return self._number
+
+    @property
     def state(self) -> FeedState:
         """The state of the feed."""
         return self._state
-
-    @property
-    def is_current(self) -> bool:
-        """Whether the feeder is still a candidate, for the shape versions sent to it (R13)."""
-        current = self._current
-        return (
-            current is not None
-            and self._trial is None
-            and any(each.broker == current.broker for each in self._candidates())
-            and self._shapes_sent == self._shapes_between(current.broker)
-        )
 
     def note_progress(self) -> None:
         """Note that new knowledge has arrived."""
@@ -170,10 +178,19 @@ class Feed:
             if self._current is not None:
                 self._send_attach(self._current.broker, self._number)
 
+    def follow_tree(self, scope: int) -> None:
+        """Attach again after a step of the tree if the step has touched the path (RS-11)."""
+        feeder, trial = self.feeder, self._trial
+        if feeder is None or not self._is_untouched(feeder):
+            self.renew(scope)
+        elif trial is not None and not self._is_untouched(trial.candidate.broker):
+            self._send_attach(trial.candidate.broker, trial.number)
+
     def renew(self, scope: int) -> None:
-        """Attach again with new numbers, perhaps of a new scope: the path has changed (R13)."""
+        """Attach again with new numbers, perhaps of a new scope (R13, RS-37)."""
         self._detach_all()
         self._numbers.clear()
+        self._epochs_sent.clear()
         self._better_since.clear()
         self._count = max(self._count, scope * _NUMBERS_PER_SCOPE)
         self._oldest = self._count + 2
@@ -246,7 +263,7 @@ class Feed:
         self._try_next(cause)
 
     def _decline(self, peer: BrokerId, message: Attached) -> None:
-        self._numbers.pop(peer, None)
+        self._forget_number(peer)
         self._context.send(peer, Detach(self._pubend, message.number))
 
     def _note_relayed(self, peer: BrokerId, *, relayed: bool) -> None:
@@ -273,7 +290,7 @@ class Feed:
     def session_closed(self, peer: BrokerId) -> None:
         """A peer session has closed."""
         self._better_since.pop(peer, None)
-        self._numbers.pop(peer, None)
+        self._forget_number(peer)
         if self._trial is not None and self._trial.candidate.broker == peer:
             self._trial_failed()
         if peer == self.feeder:
@@ -324,14 +341,31 @@ class Feed:
             self._numbers[broker] = self._count + (1 if self._is_leaf else 0)
         return self._numbers[broker]
 
+    def _forget_number(self, broker: BrokerId) -> None:
+        """The broker has no attachment of this feed any more."""
+        self._numbers.pop(broker, None)
+        self._epochs_sent.pop(broker, None)
+
     def _send_attach(self, broker: BrokerId, number: int) -> None:
-        self._shapes_sent = self._shapes_between(broker)
-        attach = Attach(self._pubend, number, self._kind, self._name, self.eager, self._shapes_sent)
+        epochs = self._path_epochs(broker)
+        if epochs:
+            self._epochs_sent[broker] = epochs
+        else:
+            self._epochs_sent.pop(broker, None)
+        pubend, kind, after = self._pubend, self._kind, self._listener.after
+        attach = Attach(pubend, number, kind, self._name, self.eager, epochs, after)
         self._context.send(broker, attach)
 
-    def _shapes_between(self, feeder: BrokerId) -> tuple[tuple[CellId, ShapeVersion], ...]:
-        """Return the shape versions for an Attach; a leaf is behind its cell in every shape."""
-        return () if self._is_leaf else self._paths.shape_versions(feeder)
+    def _path_epochs(self, feeder: BrokerId) -> PathEpochs:
+        """Return the path epochs for an Attach; a leaf is behind its cell in every tree."""
+        return () if self._is_leaf else self._paths.path_epochs(feeder)
+
+    def _is_untouched(self, broker: BrokerId) -> bool:
+        """Return whether a broker is a candidate, over edges of the epochs that it was sent."""
+        sent = self._epochs_sent.get(broker, ())
+        return sent == self._path_epochs(broker) and any(
+            each.broker == broker for each in self._candidates()
+        )
 
     def _trial_failed(self) -> None:
         """Try the next candidate: this one cannot feed, or did not reply."""
@@ -369,9 +403,9 @@ class Feed:
         self._progress, self._missing_since = self._context.now, None
         if old is not None and old != candidate.broker:
             self._context.mark("feed moved")
-            self._numbers.pop(old, None)
+            self._forget_number(old)
             self._context.send(old, Detach(self._pubend, old_number))
-        self._listener.feed_found(message.sent_up_to)
+        self._listener.feed_found(message.sent_up_to, message.at)
 
     def _lose(self, cause: FeedInput) -> None:
         """Drop the feeder and try the candidates; the listener may close the feed meanwhile."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, Protocol
 
-from gapless.core.ids import BrokerId, CellId, PubendId
+from gapless.core.ids import BrokerId, PubendId
 from gapless.core.limits import CELL_BROKERS_MAX, DELTA_MAX
-from gapless.messages.overlay import ShapeVersion
+from gapless.overlay.path_epochs import PathEpochs
 
 __all__ = ["RELAYED", "Candidate", "FeedPaths"]
 
@@ -32,5 +32,5 @@ class FeedPaths(Protocol):
     def leaf_candidates(self, pubend: PubendId) -> list[Candidate]:
         """Return the brokers that may feed the leaf of this broker, best first (R7)."""
 
-    def shape_versions(self, feeder: BrokerId) -> tuple[tuple[CellId, ShapeVersion], ...]:
-        """Return this broker's shape versions of the cells between a feeder and itself."""
+    def path_epochs(self, feeder: BrokerId) -> PathEpochs:
+        """Return the epochs above the first one of the edges between a feeder and this broker."""

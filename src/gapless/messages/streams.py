@@ -13,7 +13,7 @@ import msgspec
 
 from gapless.content.values import Value
 from gapless.core.ids import CellId, MembershipId, PubendId, ShbId, VectorEntry, VirtualTime
-from gapless.core.limits import EVENT_TEXT_MAX, INT_MAX, INT_MIN
+from gapless.core.limits import DELTA_MAX, EVENT_TEXT_MAX, INT_MAX, INT_MIN
 from gapless.core.numbers import ComposedName, Count, Name, Signed
 from gapless.core.ticks import Tick, TickRange
 from gapless.messages.overlay import ShapeVersion
@@ -25,6 +25,7 @@ __all__ = [
     "Attach",
     "AttachKind",
     "Attached",
+    "BestEffortPosition",
     "DefineMemberSet",
     "Detach",
     "EventValue",
@@ -93,6 +94,14 @@ class ReadForm(IntEnum):
     """Only their ticks: byte strings, each an array of ticks in msgpack."""
 
 
+class BestEffortPosition(msgspec.Struct, frozen=True, array_like=True, gc=False, order=True):
+    """A position in a best-effort stream, whose ticks grow within an incarnation (RS-14)."""
+
+    incarnation: Count
+    """Of the PHB."""
+    tick: Tick
+
+
 class AttachKind(IntEnum):
     """The relation of the receiver to the feeder (R10)."""
 
@@ -110,8 +119,14 @@ class Attach(msgspec.Struct, frozen=True, array_like=True, tag=True):
     receiver: ComposedName
     """The receiver's cell, or for a leaf its ``broker@cell``."""
     eager: bool = False
-    shape_versions: tuple[tuple[CellId, ShapeVersion], ...] = ()
-    """Of the cells from the receiver's to the feeder's; cells never reshaped are omitted (R13)."""
+    path_epochs: Annotated[
+        tuple[tuple[CellId, CellId, ShapeVersion], ...], msgspec.Meta(max_length=DELTA_MAX + 1)
+    ] = ()
+    """The edges between the receiver's cell and the feeder's that have an epoch above the first
+    one: both cells, in order, and the epoch (RS-11)."""
+    after: BestEffortPosition | None = None
+    """Of a best-effort pubend: the receiver has everything up to this position. None: it gets what
+    is published from now on (RS-14)."""
 
 
 class Attached(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -121,6 +136,8 @@ class Attached(msgspec.Struct, frozen=True, array_like=True, tag=True):
     number: Count
     sent_up_to: Tick
     relayed: bool = False
+    at: BestEffortPosition | None = None
+    """Of a best-effort pubend: the receiver gets everything above this position (RS-14)."""
 
 
 class FeedUnavailableReason(IntEnum):
@@ -131,7 +148,7 @@ class FeedUnavailableReason(IntEnum):
     LIMIT = 2
     UNKNOWN_PUBEND = 3
     SHAPE_MISMATCH = 4
-    """The two brokers know different shape versions of the cells between them (R13)."""
+    """The receiver knows older cell records than the feeder. They come in the same packet (RS-11)."""
 
 
 class FeedUnavailable(msgspec.Struct, frozen=True, array_like=True, tag=True):

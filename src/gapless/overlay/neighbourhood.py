@@ -152,10 +152,12 @@ class Neighbourhood(msgspec.Struct, frozen=True, dict=True):
         found = self._by_name.get(cell)
         return FIRST_SHAPE if found is None else found.shape_version
 
-    def shapes_between(self, cell: CellId) -> tuple[tuple[CellId, ShapeVersion], ...]:
-        """Return the shape versions from the own cell to another, without those never reshaped."""
-        versions = ((name, self.shape_version(name)) for name in (self.own, *self.path(cell)))
-        return tuple(sorted((name, version) for name, version in versions if version > FIRST_SHAPE))
+    def epoch(self, cell: CellId, other: CellId) -> ShapeVersion | None:
+        """Return the epoch of a live edge; None if there is none, or no record of its cells."""
+        near, far = (cell, other) if cell in self._live else (other, cell)
+        if far not in self._live.get(near, ()):
+            return None
+        return self._by_name[near].epoch(far)
 
     def direction(self, cell: CellId) -> CellId | None:
         """Return the neighbour cell on the path, None for the own cell and unknown cells."""

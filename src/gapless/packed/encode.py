@@ -20,6 +20,7 @@ from gapless.messages.streams import KnowledgeRange, Publication
 
 __all__ = [
     "PUBLICATION_BYTES",
+    "Row",
     "cached_encoding",
     "content_bytes",
     "count_within",
@@ -47,27 +48,38 @@ def encoded_bytes(publications: tuple[Publication, ...]) -> int:
 def encode_publications(publications: tuple[Publication, ...]) -> bytes:
     """Return the encoding of publications, and cache it and its size."""
     packed = _encode(publications)
-    _contents.note(publications, len(packed) - _head_bytes(len(publications)))
-    _encodings.note(publications, packed)
+    _note(publications, packed)
     return packed
 
 
-def in_rows(publications: tuple[Publication, ...]) -> list[tuple[Publication, ...]]:
+class Row(NamedTuple):
+    """Publications within the limits of a row, and their encoding."""
+
+    publications: tuple[Publication, ...]
+    packed: bytes
+
+    def cache(self) -> None:
+        """Cache the encoding and its size: the publications will be sent or measured later."""
+        _note(self.publications, self.packed)
+
+
+def in_rows(publications: tuple[Publication, ...]) -> list[Row]:
     """Divide publications into rows within the limits of a row, as few as halving makes.
 
     >>> event = Publication(1, "p", 1, {}, bytes(ROW_BYTES_MAX // 2))
-    >>> [len(row) for row in in_rows((event,) * 3)]
+    >>> [len(row.publications) for row in in_rows((event,) * 3)]
     [1, 1, 1]
     """
-    rows: list[tuple[Publication, ...]] = []
+    rows: list[Row] = []
     waiting = [publications]
     while waiting:
-        row = waiting.pop()
-        if len(row) > 1 and (len(row) > ROW_EVENTS_MAX or encoded_bytes(row) > ROW_BYTES_MAX):
-            middle = len(row) // 2
-            waiting += (row[middle:], row[:middle])
+        part = waiting.pop()
+        packed = _encode(part) if len(part) <= ROW_EVENTS_MAX else b""
+        if len(part) > 1 and not 0 < len(packed) <= ROW_BYTES_MAX:
+            middle = len(part) // 2
+            waiting += (part[middle:], part[:middle])
         else:
-            rows.append(row)
+            rows.append(Row(part, packed))
     return rows
 
 
@@ -90,6 +102,11 @@ def cached_encoding(publications: Sequence[Publication]) -> bytes | None:
 def content_bytes(knowledge: KnowledgeRange) -> int:
     """Return the encoded size of the publications of a knowledge range."""
     return _contents.measure(knowledge.publications)
+
+
+def _note(publications: tuple[Publication, ...], packed: bytes) -> None:
+    _contents.note(publications, len(packed) - _head_bytes(len(publications)))
+    _encodings.note(publications, packed)
 
 
 def _held_bytes(publications: tuple[Publication, ...], size: int) -> int:

@@ -11,15 +11,13 @@ when its source returns in the same incarnation. When the broker sends in a new 
 not return, its stale table is merged into the one *merged* table of the edge and never becomes
 current again. Stale tables are dropped when current ones claim as much, or after a timeout.
 
-So an edge has at most one table for each broker of its direction, and one more (I14).
-
-A leaf table is complete for every pubend, also for those that its broker does not know. But the
+So an edge has at most one table for each broker of its direction, and one more (I14). A leaf table is complete for every pubend, also for those that its broker does not know. But the
 receiver of a claim concludes that the SHB knows the pubend (R46). So the SHB of a peer, a broker of
 the own cell, is claimed only for the pubends that this peer has announced.
 
 When a cell gets a new neighbour that was behind another one before, the tables of the other one
-still contain SHBs that are behind the new one. These tables may filter, because more conjunctions
-only let more pass. They prove no location until they are made in the new shape (R13, R23).
+still contain SHBs behind the new one. They may filter, because more conjunctions only let more
+pass. They prove no location until they are made in the new shape (R13, R23).
 """
 
 from __future__ import annotations
@@ -165,8 +163,8 @@ class HeldTable:
 class Edge:
     """The tables of one edge: of a neighbour cell, or of the leaf of an SHB.
 
-    ``settled`` is true after a full table was received from a current source (R13). It is not
-    durable, so all edges are unsettled after a restart.
+    ``settled`` is true after a full table came from a current source (R13), or if the edge stands
+    for a settled one. It is not durable: all edges are unsettled after a restart.
     """
 
     def __init__(
@@ -245,6 +243,11 @@ class Edge:
     def distrust_before(self, shape_version: ShapeVersion) -> None:
         """SHBs may have moved: only tables of this shape version or later prove locations."""
         self._shape_version = shape_version
+        self._touch(moved=True)
+
+    def unsettle(self) -> None:
+        """Other SHBs may be behind the edge: filter nothing until a full table comes (RS-37)."""
+        self.settled = False
         self._touch(moved=True)
 
     def locating_tables(self) -> tuple[HeldTable, ...]:
@@ -382,9 +385,10 @@ class Edge:
             if held.since is not None and held.since <= before:
                 self._discard(held)
 
-    def inherit(self, other: Edge, now: int) -> None:
-        """Merge the tables of a removed edge, whose cells are behind this edge now."""
+    def inherit(self, other: Edge, now: int, *, same: bool = False) -> None:
+        """Merge the tables of a removed edge; its cells, or exactly the ``same``, are behind this."""
         assert self.leaf is None, "a leaf edge has tables of its own SHB only"
+        self.settled |= same and other.settled
         tables = other.tables()
         if tables:
             self._merge_into_stale(tables, now)

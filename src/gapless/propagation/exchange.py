@@ -20,9 +20,8 @@ from gapless.content.merging import merge
 from gapless.core.context import Context
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId, VirtualTime
 from gapless.core.parameters import microseconds
-from gapless.messages.overlay import Announce, TableState
+from gapless.messages.overlay import FIRST_SHAPE, Announce, TableState
 from gapless.messages.propagation import TableDelta, TableFull, TableRequest, TableStop
-from gapless.overlay.neighbourhood import Neighbourhood
 from gapless.overlay.peers import Peers
 from gapless.overlay.tree import Tree, TreeChange
 from gapless.propagation import Edge, LeafTable, TableSender, TableStore, TransferOutcome
@@ -92,32 +91,39 @@ class TableExchange:
         """Add and remove edges.
 
         The tables of a removed edge become stale tables of the edge behind which that cell is now;
-        if there is none, they are deleted. If a new neighbour was behind another one before, the
-        tables of that other one no longer prove locations.
+        if there is none, they are deleted. A new edge that stands for a removed one is settled as
+        that one was, because the same cells are behind both. If a new neighbour was behind another
+        one before, the tables of that other one no longer prove locations. If operations were
+        missed or undone, all edges of another epoch are unsettled (RS-37, section "SHIFT").
         """
-        old, neighbourhood = change.old, change.new
+        neighbourhood = change.new
         table_store, own = self.table_store, self._context.identity.cell
         table_store.set_shape_version(neighbourhood.shape_version(own))
         for cell in neighbourhood.neighbours:
             version = neighbourhood.shape_version(cell)
             if cell not in table_store.edges:
-                table_store.add_cell(cell)
-            elif change.wider and version > old.shape_version(cell):
+                table_store.add_cell(cell, version if change.forgets_everything else FIRST_SHAPE)
+            elif cell in change.narrowed:
                 table_store.edges[cell].distrust_before(version)
+            elif change.forgets_everything and cell in change.retouched:
+                table_store.edges[cell].distrust_before(version)
+                table_store.edges[cell].unsettle()
         for peer in neighbourhood.peers:
             if str(ShbId(peer, own)) not in table_store.edges:
                 table_store.add_leaf(ShbId(peer, own))
-        self._remove_edges(old)
+        self._remove_edges(change)
         self._forget_requesters()
         self._plan_flush()
 
-    def _remove_edges(self, old: Neighbourhood) -> None:
+    def _remove_edges(self, change: TreeChange) -> None:
         """Remove the edges to cells and leaves that are no longer next to this broker."""
-        neighbourhood = self._tree.neighbourhood
+        old, neighbourhood = change.old, change.new
         for cell in old.neighbours:
             if cell not in neighbourhood.neighbours:
                 path = neighbourhood.extended_path(cell)
-                self.table_store.remove(cell, path[0] if path else None, self._context.now)
+                heir = path[0] if path else None
+                same = heir not in old.neighbours and change.is_one_operation
+                self.table_store.remove(cell, heir, self._context.now, same=same)
         for peer in old.peers:
             if peer not in neighbourhood.peers:
                 self.table_store.remove(str(ShbId(peer, self._context.identity.cell)))

@@ -32,6 +32,12 @@ class TableFiltering:
         choice = choose(pubend, vector, knowledge.control_version, receiver)
         return None if choice.tables is None else choice.mask
 
+    def best_effort_tables(self, pubend: PubendId, receiver: Receiver) -> int | None:
+        """Return the mask of the tables that decide under best effort, None if all passes."""
+        version = self._table_store.announced_version(pubend)
+        choice = self._table_store.chooser.choose_best_effort(pubend, version, receiver)
+        return None if choice.tables is None else choice.mask
+
     def matching_tables(self, publications: Sequence[Publication]) -> list[int]:
         """Return for each publication the mask of the tables that match it."""
         return self._table_store.index.match_batch([each.attributes for each in publications])

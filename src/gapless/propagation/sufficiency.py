@@ -10,7 +10,7 @@ slice is empty and so always sufficient.)
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from gapless.core.ids import CellId, PubendId, ShbId
 from gapless.core.limits import ROUTES_CACHED_MAX
@@ -60,6 +60,9 @@ class TableChoice(NamedTuple):
 
 
 EVERYTHING_PASSES = TableChoice(None, 0)
+
+_BEST_EFFORT: Final = -1
+"""The stream epoch under which choices for best effort are cached; others are never negative."""
 
 
 def sufficient(
@@ -121,6 +124,27 @@ class TableChooser:
             cache.keep(key, found)
         return found
 
+    def choose_best_effort(self, pubend: PubendId, version: int, receiver: Receiver) -> TableChoice:
+        """Return the tables by which a best-effort pubend is filtered for a receiver (RS-14).
+
+        There is no vector, so a table of the edge must show that those behind it know the pubend.
+        Otherwise their tables may omit filters that only this pubend matches.
+        """
+        edge = self._edge(receiver)
+        if edge is None or not edge.settled:
+            return EVERYTHING_PASSES
+        cache = self._cache_of(edge)
+        key = (pubend, _BEST_EFFORT, version, receiver)
+        found = cache.choices.get(key)
+        if found is None:
+            found = _decided_by(tuple(edge.held()))
+            if edge.leaf is None and not any(
+                held.current and _claims_all(held, pubend, version) for held in edge.held()
+            ):
+                found = EVERYTHING_PASSES
+            cache.keep(key, found)
+        return found
+
     def counting(self, shbs: Iterable[ShbId], receiver: Receiver) -> Iterator[ShbId]:
         """Yield the SHBs that may be behind a receiver, the only ones it needs to know of (R39)."""
         if receiver.kind is AttachKind.PHB_CELL:
@@ -163,10 +187,10 @@ class TableChooser:
         counting = tuple(self.counting(vector.entries, receiver))
         every = tuple(edge.held())
         own = every if receiver.kind is AttachKind.LEAF else edge.held_of(receiver.name)
-        # if no SHB counts, as always under best effort, all tables of the edge decide
+        # if no SHB counts, all tables of the edge decide
         for tables in (own, every) if counting else (every,):
             if sufficient(tables, pubend, vector, control_version, counting):
-                return TableChoice(tables, sum(1 << held.number for held in tables))
+                return _decided_by(tables)
         return EVERYTHING_PASSES
 
     # --- location of an SHB (R23) ------------------------------------------------------------
@@ -218,6 +242,16 @@ class _Cache(NamedTuple):
         if len(self.choices) >= ROUTES_CACHED_MAX:
             self.choices.clear()
         self.choices[key] = choice
+
+
+def _decided_by(tables: tuple[HeldTable, ...]) -> TableChoice:
+    return TableChoice(tables, sum(1 << held.number for held in tables))
+
+
+def _claims_all(held: HeldTable, pubend: PubendId, version: int) -> bool:
+    """Return whether a table is complete for a pubend, for all SHBs that it lists."""
+    assert held.table is not None
+    return held.knows(pubend, version) and not held.table.late.get(pubend)
 
 
 def _has_entry(tables: Iterable[HeldTable], shb: ShbId) -> bool:

@@ -116,14 +116,17 @@ class TableStore:
                 out.watch(edge)
         return edge
 
-    def remove(self, name: str, heir: str | None = None, now: int = 0) -> None:
+    def remove(
+        self, name: str, heir: str | None = None, now: int = 0, *, same: bool = False
+    ) -> None:
         """Remove an edge with all its tables (R13).
 
         ``heir`` is the edge behind which its cells are now; it keeps the tables as stale ones.
+        ``same`` means that exactly the cells of the removed edge are behind it.
         """
         edge = self.edges.pop(name)
         if heir is not None:
-            self.edges[heir].inherit(edge, now)
+            self.edges[heir].inherit(edge, now, same=same)
         for direction, out in self.out.items():
             if direction != name:
                 out.unwatch(edge)
@@ -149,6 +152,11 @@ class TableStore:
             known = self._announced[pubend] = (version, advertisement)
         if direction in self.out:
             self.out[direction].announce(pubend, *known)
+
+    def announced_version(self, pubend: PubendId) -> int:
+        """Return the announcement version of a pubend; 0 if it is not announced."""
+        known = self._announced.get(pubend)
+        return 0 if known is None else known[0]
 
     def withdraw(self, pubend: PubendId) -> None:
         """Forget a pubend that was ended."""

@@ -19,12 +19,15 @@ from collections.abc import Callable
 from typing import Final
 
 from gapless.content.filter import Filter
+from gapless.content.plain import size_bound
 from gapless.core.context import Context
+from gapless.core.limits import ROW_BYTES_MAX, ROW_EVENTS_MAX
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.overlay import Quality
 from gapless.messages.records import PubendRecord, PublisherRecord
-from gapless.messages.streams import Events, KnowledgeRange, Member
+from gapless.messages.streams import Events, KnowledgeRange, Member, Publication
+from gapless.packed.encode import in_rows
 from gapless.pubend.protocols import Outlet
 from gapless.pubend.publishers import Publishers, refuse_unadvertised, with_ticks
 
@@ -36,6 +39,20 @@ do no harm unless the next incarnation is greater by one only, as after a clock 
 
 UNKNOWN_TICK: Final = 0
 """The tick in the reply for an event that was sent before."""
+
+
+_HEADS_BYTES: Final = 32
+"""More than the numbers of a publication and the heads of its fields have together."""
+
+
+def _rows(
+    publisher: str, events: Events, publications: tuple[Publication, ...]
+) -> list[tuple[Publication, ...]]:
+    """Divide a batch into rows; one that surely fits is not encoded to measure it."""
+    bound = (_HEADS_BYTES + 4 * len(publisher)) * len(events) + size_bound(events)
+    if len(events) <= ROW_EVENTS_MAX and bound <= ROW_BYTES_MAX:
+        return [publications]
+    return [row.publications for row in in_rows(publications)]
 
 
 class BestEffortPubend:
@@ -86,10 +103,11 @@ class BestEffortPubend:
         then((UNKNOWN_TICK,) * repeated + tuple(each.tick for each in new))
         if new:
             self._publishers.append(held, new, self._context.clock)
-            knowledge = KnowledgeRange(
-                new[0].tick, new[-1].tick, self._context.identity.incarnation, 0, new
-            )
-            self._outlet.forward(self.record.pubend, knowledge, None)
+            for part in _rows(publisher, fresh, new):
+                knowledge = KnowledgeRange(
+                    part[0].tick, part[-1].tick, self._context.identity.incarnation, 0, part
+                )
+                self._outlet.forward(self.record.pubend, knowledge, None)
 
     # --- the log that a router expects: there is none ----------------------------------------
 

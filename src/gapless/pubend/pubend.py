@@ -40,7 +40,7 @@ from gapless.messages.records import (
     StreamEpochRecord,
 )
 from gapless.messages.streams import Events, KnowledgeRange, Member, Publication
-from gapless.packed.encode import encode_publications, in_rows
+from gapless.packed.encode import in_rows
 from gapless.packed.template import PackedTemplate
 from gapless.pubend.epochs import stream_epoch_at
 from gapless.pubend.event_numbers import CountedEvents, EventNumbers
@@ -279,16 +279,17 @@ class Pubend(StreamEnd):
         self._reviews.note_events()
         clock, pendings, appends = self._context.clock, [], []
         was_tight = self._size.is_tight
-        for part in in_rows(publications):
+        for stored in in_rows(publications):
+            stored.cache()
+            part = stored.publications
             low, high = part[0].tick, part[-1].tick
             pending = PendingRange(self.last + 1, high, self.stream_epoch, part)
-            packed = encode_publications(part)
             self.last = high
             self._size.add(high, row_bytes(pending.knowledge()))
             before = self._numbers.add(high, len(part))
             row = LogRow(self._record.pubend, low, high, self.stream_epoch, 0, clock, before, part)
             pendings.append(pending)
-            appends.append(AppendRow(row, packed))
+            appends.append(AppendRow(row, stored.packed))
         pendings[-1].call_also(done)
         record = self._publishers.append(
             held, publications, self._used, self._size.total, self._numbers.total

@@ -43,7 +43,7 @@ from msgspec.structs import replace
 from gapless.core.context import Context, nothing
 from gapless.core.ids import BrokerId, CellId
 from gapless.core.overlay_limits import RECORDS_MAX
-from gapless.messages.overlay import CellMember, CellRecord, ShapeVersion, Term
+from gapless.messages.overlay import CellMember, CellRecord
 from gapless.messages.records import NeighbourhoodRecord, PutRecord, StorageChange
 from gapless.overlay.cell_records import Records, by_name, merged, within
 from gapless.overlay.neighbourhood import Neighbourhood
@@ -54,8 +54,6 @@ __all__ = [
     "Reshaped",
     "TellsRecords",
     "TreeStep",
-    "gained",
-    "is_unused",
     "neighbourhood_of",
     "stored_neighbourhood",
 ]
@@ -106,19 +104,6 @@ def neighbourhood_of(
         alone = replace(record, members=(CellMember(broker),), edges=(), leader="")
         return Neighbourhood(own, version, (alone,))
     return Neighbourhood(own, version, tuple(within(records, own, radius).values()))
-
-
-def gained(old: Neighbourhood, new: Neighbourhood) -> set[CellId]:
-    """Return the new neighbours, without those behind which a former neighbour lies."""
-    lost = [cell for cell in old.neighbours if cell not in new.neighbours]
-    paths = [new.extended_path(cell) for cell in lost]
-    instead = {path[0] for path in paths if path}
-    return {cell for cell in new.neighbours if cell not in old.neighbours} - instead
-
-
-def is_unused(record: CellRecord) -> bool:
-    """Return whether a cell was appended and not changed since: no SHB ever was behind it."""
-    return "#" in record.name and record.shape_version == ShapeVersion(Term(), 2)
 
 
 class TreeStep:
@@ -213,8 +198,7 @@ class TreeStep:
 
     def _apply(self, new: Neighbourhood, before: Records, after: Records) -> None:
         old = self._tree.neighbourhood
-        unused = {cell for cell in new.neighbours if is_unused(after[cell])}
-        change = TreeChange(old, new, wider=bool(gained(old, new).difference(unused)))
+        change = TreeChange(old, new)
         self._exchange.tell_step(before, after)
         self._tree.replace(new)
         for component in self._first:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from gapless.core.ids import BrokerId
 from gapless.core.ticks import Tick
+from gapless.messages.streams import BestEffortPosition
+from gapless.overlay.path_epochs import PathEpochs
 from gapless.propagation.sufficiency import Receiver
 from gapless.routing.attachment_state import NEXT_STATES, AttachmentInput, AttachmentState
-from gapless.routing.protocols import ShapeVersions
 from gapless.stream.curiosity import RequestedTicks
 
 __all__ = ["Attachment"]
@@ -25,11 +26,12 @@ class Attachment:
         "is_congested",
         "is_filtered",
         "number",
+        "path_epochs",
         "peer",
+        "position",
         "receiver",
         "refreshed",
         "sent",
-        "shape_versions",
         "silent",
         "state",
     )
@@ -40,7 +42,8 @@ class Attachment:
         number: int,
         receiver: Receiver,
         curious: RequestedTicks,
-        shape_versions: ShapeVersions = (),
+        path_epochs: PathEpochs = (),
+        position: BestEffortPosition | None = None,
         *,
         now: int = 0,
         eager: bool = False,
@@ -48,7 +51,10 @@ class Attachment:
         is_filtered: bool = True,
     ) -> None:
         self.peer = peer
-        self.shape_versions = shape_versions
+        self.path_epochs = path_epochs
+        """The epochs that the receiver has named (RS-11)."""
+        self.position = position
+        """Of a best-effort pubend: the receiver was sent everything up to this position (RS-14)."""
         self.number = number
         self.receiver = receiver
         self.eager = eager
@@ -113,6 +119,10 @@ class Attachment:
     def sent_through(self, high: Tick) -> None:
         """Note that everything known up to a tick was sent."""
         self.sent = max(self.sent, high)
+
+    def sent_position(self, position: BestEffortPosition | None) -> None:
+        """Note that everything up to a position of best effort was sent, or need not be."""
+        self.position = position
 
     def silent_through(self, high: Tick) -> None:
         """Note that the known and unsent ticks up to a tick have no event for the receiver."""

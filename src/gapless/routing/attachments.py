@@ -13,6 +13,7 @@ from collections import Counter
 from gapless.core.context import Context
 from gapless.core.ids import BrokerId, PubendId
 from gapless.core.parameters import microseconds
+from gapless.core.ticks import Tick
 from gapless.messages.streams import (
     Attach,
     Attached,
@@ -20,10 +21,12 @@ from gapless.messages.streams import (
     FeedUnavailable,
     FeedUnavailableReason,
 )
+from gapless.overlay.path_epochs import SAME_VIEW
 from gapless.propagation.sufficiency import Receiver
 from gapless.routing.attachment import Attachment
 from gapless.routing.attachment_state import AttachmentState
-from gapless.routing.protocols import Filtering, Paths, ShapeVersions
+from gapless.routing.deferred import DeferredAttaches
+from gapless.routing.protocols import Filtering, Paths
 from gapless.routing.routed import RoutedPubend
 from gapless.stream.curiosity import RequestedTicks
 
@@ -33,11 +36,14 @@ __all__ = ["Attachments"]
 class Attachments:
     """The attachments of all pubends of a router."""
 
-    def __init__(self, context: Context, filtering: Filtering, paths: Paths) -> None:
+    def __init__(
+        self, context: Context, filtering: Filtering, paths: Paths, deferred: DeferredAttaches
+    ) -> None:
         self._context = context
         self._me = context.identity.broker
         self._filtering = filtering
         self._paths = paths
+        self._deferred = deferred
         self.count = 0
         """The number of attachments of all pubends."""
         self._fed: Counter[BrokerId] = Counter()
@@ -47,15 +53,10 @@ class Attachments:
 
     # --- start and end -----------------------------------------------------------------------
 
-    def refusal(
-        self, pubend: PubendId, receiver: Receiver, shape_versions: ShapeVersions
-    ) -> FeedUnavailableReason | None:
-        """Return why a receiver cannot be fed here, or None if it can."""
+    def refusal(self, pubend: PubendId, receiver: Receiver) -> FeedUnavailableReason | None:
+        """Return why a receiver that knows the same path cannot be fed here, or None if it can."""
         if not self._paths.is_announced(pubend):
             return FeedUnavailableReason.UNKNOWN_PUBEND
-        if not self._paths.has_shape(receiver, shape_versions):
-            self._context.mark("receiver knows another shape")
-            return FeedUnavailableReason.SHAPE_MISMATCH
         if not self._paths.may_feed(pubend, receiver):
             return FeedUnavailableReason.NOT_NEARER
         if self.count >= self._context.parameters.attachments_max:
@@ -70,7 +71,8 @@ class Attachments:
             message.number,
             receiver,
             RequestedTicks(self._context.parameters),
-            message.shape_versions,
+            message.path_epochs,
+            message.after,
             now=self._context.now,
             eager=message.eager,
             is_congested=peer in self._congested,
@@ -94,7 +96,7 @@ class Attachments:
         attachment.refresh(self._context.now, eager=eager)
         routed.review_eager()
         if attachment.state is not AttachmentState.WAITING:
-            self._confirm(routed, attachment)
+            self.confirm(routed, attachment)
 
     def drop(self, routed: RoutedPubend, key: tuple[BrokerId, int]) -> None:
         """Stop feeding a receiver."""
@@ -123,10 +125,14 @@ class Attachments:
             routed.review_eager()
 
     def update_path(self, routed: RoutedPubend) -> None:
-        """Drop the attachments that are no longer on the path, and send the reason (R13)."""
+        """Drop the attachments that are no longer on the path, and send the reason (RS-11)."""
         for key, attachment in list(routed.attachments.items()):
-            receiver, versions = attachment.receiver, attachment.shape_versions
-            reason = self.refusal(routed.pubend, receiver, versions)
+            receiver = attachment.receiver
+            difference = self._paths.difference(receiver, attachment.path_epochs)
+            reason = self.refusal(routed.pubend, receiver)
+            if difference != SAME_VIEW:
+                self._deferred.exchange(attachment.peer, difference)
+                reason = FeedUnavailableReason.SHAPE_MISMATCH
             if reason is not None and reason is not FeedUnavailableReason.LIMIT:
                 self.drop(routed, key)
                 self._context.send(
@@ -136,22 +142,25 @@ class Attachments:
 
     # --- the source --------------------------------------------------------------------------
 
-    def start(self, routed: RoutedPubend, attachment: Attachment) -> None:
-        """Feed a receiver above the current top, and send it that tick."""
-        attachment.start(routed.stream.top)
-        self._confirm(routed, attachment)
+    def start(self, routed: RoutedPubend, attachment: Attachment, sent: Tick) -> None:
+        """Feed a receiver above a tick, and send it that tick."""
+        attachment.start(sent)
+        self.confirm(routed, attachment)
 
-    def _confirm(self, routed: RoutedPubend, attachment: Attachment) -> None:
-        number, at = attachment.number, attachment.sent
-        self._context.send(attachment.peer, Attached(routed.pubend, number, at, routed.relayed))
+    def confirm(self, routed: RoutedPubend, attachment: Attachment) -> None:
+        """Send a receiver the last tick sent."""
+        at = attachment.position
+        sent = attachment.sent if at is None else at.tick
+        message = Attached(routed.pubend, attachment.number, sent, routed.relayed, at)
+        self._context.send(attachment.peer, message)
 
     def start_waiting(self, routed: RoutedPubend) -> None:
         """Feed the waiting receivers: the router has a source."""
         for attachment in routed.attachments.values():
             if attachment.state is AttachmentState.WAITING:
-                self.start(routed, attachment)
+                self.start(routed, attachment, routed.stream.top)
 
-    def defer(self, routed: RoutedPubend, attachment: Attachment) -> None:
+    def await_source(self, routed: RoutedPubend, attachment: Attachment) -> None:
         """Let a receiver wait for a source, and notify it after a timeout."""
 
         def still_unfed() -> None:

@@ -1,22 +1,19 @@
-"""The interfaces that a router uses: tables, paths, and the pubends of this broker."""
+"""The interfaces that a router uses: tables, paths, cell records, and the pubends of this broker."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol
 
 from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.ticks import Tick
 from gapless.feeds.paths import FeedPaths
-from gapless.messages.overlay import ShapeVersion
 from gapless.messages.streams import AttachKind, KnowledgeRange, Member, Publication
+from gapless.overlay.path_epochs import PathEpochs, ViewDifference
 from gapless.propagation.sufficiency import Receiver
 from gapless.stream.epochs import StreamVector
 
-__all__ = ["Feeders", "Filtering", "HostedLog", "Paths", "ReportTargets", "ShapeVersions"]
-
-ShapeVersions: TypeAlias = tuple[tuple[CellId, ShapeVersion], ...]
-"""The shape versions of the cells between two brokers; cells never reshaped are omitted (R13)."""
+__all__ = ["CellRecords", "Feeders", "Filtering", "HostedLog", "Paths", "ReportTargets"]
 
 
 class Filtering(Protocol):
@@ -32,8 +29,11 @@ class Filtering(Protocol):
         """Return the tables that decide for a receiver, a bit each, or None if none may (R25).
 
         ``vector`` is the vector of the range's stream epoch, or None if this broker does not know
-        it. Under best effort it is empty (R33).
+        it.
         """
+
+    def best_effort_tables(self, pubend: PubendId, receiver: Receiver) -> int | None:
+        """Return the tables that decide under best effort, or None if none may (RS-14)."""
 
     def matching_tables(self, publications: Sequence[Publication]) -> list[int]:
         """Return for each publication the tables that match it, a bit each."""
@@ -51,14 +51,27 @@ class Paths(FeedPaths, Protocol):
     def may_feed(self, pubend: PubendId, receiver: Receiver) -> bool:
         """Return whether a receiver is beyond this broker, as seen from the pubend (R10)."""
 
-    def has_shape(self, receiver: Receiver, versions: ShapeVersions) -> bool:
-        """Return whether a receiver has this broker's shape versions of the cells between (R13)."""
+    def difference(self, receiver: Receiver, named: PathEpochs) -> ViewDifference:
+        """Compare the epochs that a receiver has named with the path to it (RS-11)."""
+
+    def path(self, pubend: PubendId) -> tuple[CellId, ...] | None:
+        """Return the path to a pubend, or None if the pubend is not announced."""
 
     def is_announced(self, pubend: PubendId) -> bool:
         """Return whether the pubend is announced."""
 
     def is_best_effort(self, pubend: PubendId) -> bool:
         """Return whether the pubend is best effort (R33)."""
+
+
+class CellRecords(Protocol):
+    """The exchange of cell records with peers (RS-4)."""
+
+    def push(self, peer: BrokerId, cells: Collection[CellId]) -> None:
+        """Send a peer the records of these cells."""
+
+    def want(self, peer: BrokerId, cells: Collection[CellId]) -> None:
+        """Request the records of these cells from a peer."""
 
 
 class HostedLog(Protocol):

@@ -13,10 +13,11 @@ from gapless.core.ids import BrokerId, PubendId
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.feeds.feed import Feed
-from gapless.messages.streams import KnowledgeRange
+from gapless.messages.streams import BestEffortPosition
 from gapless.routing.attachment import Attachment
 from gapless.routing.attachment_state import AttachmentState
 from gapless.routing.protocols import HostedLog, Paths
+from gapless.routing.replay_buffer import ReplayAccount, ReplayBuffer
 from gapless.stream.curiosity import OutstandingNacks
 from gapless.stream.epochs import StreamEpochs
 from gapless.stream.istream import IStream, MemoryAccount
@@ -33,6 +34,9 @@ class SourceListener(Protocol):
     def source_lost(self, pubend: PubendId) -> None:
         """The router has lost the feeder of a pubend."""
 
+    def ticks_missing(self, routed: RoutedPubend) -> None:
+        """The feeder of a pubend has sent ticks that have not arrived."""
+
     def top_raised(self, routed: RoutedPubend) -> None:
         """A higher tick of a pubend is known to exist."""
 
@@ -46,7 +50,6 @@ class RoutedPubend:
         "_epochs_requested",
         "_is_idle",
         "_listener",
-        "_passed",
         "_paths",
         "attachments",
         "feed",
@@ -54,6 +57,8 @@ class RoutedPubend:
         "outstanding_nacks",
         "pubend",
         "released",
+        "replay",
+        "scope",
         "stream",
         "stream_epochs",
     )
@@ -64,13 +69,19 @@ class RoutedPubend:
         pubend: PubendId,
         paths: Paths,
         account: MemoryAccount,
+        replay_account: ReplayAccount,
         listener: SourceListener,
+        scope: int,
     ) -> None:
         self._context = context
         self._paths = paths
         self._listener = listener
         self.pubend = pubend
+        self.scope = scope
+        """Ranges that arrive under an older scope may be silent for too few SHBs (RS-37)."""
         self.stream = IStream(pubend, account)
+        self.replay = ReplayBuffer(replay_account)
+        """Of a best-effort pubend; of others it is empty."""
         self.outstanding_nacks = OutstandingNacks(context.parameters)
         self.log: HostedLog | None = None
         self.feed: Feed | None = None
@@ -83,8 +94,6 @@ class RoutedPubend:
         """When each unknown stream epoch was last requested."""
         self._advanced: tuple[Tick, int] = (0, 0)
         """The greatest tick in an AdvanceRequest to the feeder, and its time."""
-        self._passed: tuple[int, Tick] = (0, 0)
-        """Under best effort: the incarnation of the PHB and the last tick forwarded in it."""
 
     @property
     def feeder(self) -> BrokerId | None:
@@ -114,13 +123,9 @@ class RoutedPubend:
         """Remove an attachment and return it."""
         return self.attachments.pop(key)
 
-    def fed_attachments_of(self, peer: BrokerId) -> list[Attachment]:
-        """Return the attachments of a peer that are fed."""
-        return [
-            each
-            for each in self.attachments.values()
-            if each.peer == peer and each.state is AttachmentState.FED
-        ]
+    def fed_attachments(self) -> list[Attachment]:
+        """Return the attachments that are fed."""
+        return [each for each in self.attachments.values() if each.state is AttachmentState.FED]
 
     def review_eager(self) -> None:
         """Set at the source whether silence must be sent soon."""
@@ -139,7 +144,7 @@ class RoutedPubend:
         self.close_feed()
         log.set_eager(self.is_eager)
 
-    def seek_feed(self, scope: int) -> None:
+    def seek_feed(self) -> None:
         """Open a feed unless there is a feed or a log."""
         if self.feed is None and self.log is None:
             self.feed = Feed(
@@ -150,7 +155,7 @@ class RoutedPubend:
                 self,
                 self._paths,
                 eager=self.is_eager,
-                scope=scope,
+                scope=self.scope,
             )
 
     def close_feed(self) -> None:
@@ -169,14 +174,33 @@ class RoutedPubend:
         self._is_idle = not self.attachments and self.feed is not None
         return was_idle and self._is_idle
 
-    def feed_found(self, at: Tick) -> None:
+    @property
+    def after(self) -> BestEffortPosition | None:
+        """The position of best effort up to which everything was received."""
+        return self.replay.top
+
+    def feed_found(self, at: Tick, position: BestEffortPosition | None) -> None:
         """The feed has a feeder."""
+        self._begin_replay(position)
         # also when nothing is cached: a router that forgot this would offer tick 0 (A24)
         self.raise_top(at)
         self._epochs_requested.clear()
         self.outstanding_nacks.clear()
         self._advanced = (0, 0)
         self._listener.source_found(self)
+
+    def _begin_replay(self, position: BestEffortPosition | None) -> None:
+        """The feeder sends everything above a position; a higher one than was asked for is a gap."""
+        asked = self.replay.top
+        if position is not None and (asked is None or position > asked):
+            self.replay.begin(position, is_floor=asked is not None)
+
+    def begin_replay_anew(self) -> None:
+        """Forget what was received above the least position of a receiver (RS-14)."""
+        positions = [each.position for each in self.attachments.values()]
+        known = [each for each in (*positions, self.replay.top) if each is not None]
+        if known:
+            self.replay.begin(min(known))
 
     def feed_sent_up_to(self, at: Tick) -> bool:
         """The feeder has sent everything up to a tick; return whether some of it did not arrive."""
@@ -185,6 +209,8 @@ class RoutedPubend:
         if self.feed is not None and self._paths.is_best_effort(self.pubend):
             self.feed.note_progress()  # without silence, a reply is the only sign of progress
             return False
+        if is_new:
+            self._listener.ticks_missing(self)
         return is_new
 
     def feed_lost(self) -> None:
@@ -203,6 +229,12 @@ class RoutedPubend:
     def raise_released(self, up_to: Tick) -> None:
         """Note that the log is released up to a tick."""
         self.released = max(self.released, up_to)
+
+    def forget_everything(self, scope: int) -> None:
+        """Forget the received ranges, and drop those that arrive under an older scope (RS-37)."""
+        self.scope = scope
+        self.stream.forget_all()
+        self.begin_replay_anew()
 
     def keep_stream_epochs(self, most: int, newest: int) -> None:
         """Forget the lowest ranges and their stream epochs, so that at most ``most`` remain (R38).
@@ -243,23 +275,3 @@ class RoutedPubend:
         greatest = max(tick, greatest)
         self._advanced = (greatest, now)
         return greatest
-
-    def unseen(self, knowledge: KnowledgeRange) -> KnowledgeRange | None:
-        """Return the new part of a best-effort range, or None, and note it as forwarded (R33).
-
-        The stream epoch of the range is the incarnation of the PHB. Ticks that are not above the
-        last one of that incarnation arrived twice, from an old feeder and a new one. An older
-        incarnation is over.
-        """
-        incarnation, last = self._passed
-        if knowledge.stream_epoch > incarnation:
-            last = 0
-        new = tuple(each for each in knowledge.publications if each.tick > last)
-        if knowledge.stream_epoch < incarnation or not new:
-            return None
-        knowledge = KnowledgeRange(
-            new[0].tick, new[-1].tick, knowledge.stream_epoch, knowledge.control_version, new
-        )
-        self._passed = (knowledge.stream_epoch, knowledge.high)
-        self.stream.raise_top(knowledge.high)
-        return knowledge

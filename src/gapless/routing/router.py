@@ -10,10 +10,12 @@ A router makes F only by filtering, and sends nothing for a tick that it does no
 sees a gap and sends a nack. The router requests unknown ticks once for all receivers
 (:mod:`.nacks`). :mod:`.attachments` decides which receivers are fed.
 
-Silence that a router receives is true for the SHBs behind its cell. If more SHBs are behind the
-cell after a reshape, the router raises its *scope*: it forgets what it received, attaches again,
-and drops what arrives under an older scope (R13). Knowledge from its own log was never filtered,
-and remains.
+Silence that a router receives is true for the SHBs behind its cell. If after a step of the tree more
+SHBs are behind the cell for a pubend, the router raises the *scope* of the pubend: it forgets what
+it received, attaches again, and drops what arrives under an older scope (RS-37). Knowledge from its
+own log was never filtered, and remains.
+
+A receiver is fed only while both ends know the same epochs of the edges between (:mod:`.deferred`).
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from collections.abc import Collection, Iterable, Mapping
 from gapless.core.context import Context
 from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.parameters import microseconds
-from gapless.core.ticks import Tick, TickRange
+from gapless.core.ticks import Tick
 from gapless.feeds.feed import scope_of
 from gapless.messages.records import StreamEpochRecord
 from gapless.messages.streams import (
@@ -40,12 +42,18 @@ from gapless.messages.streams import (
     StreamEpochRequest,
     Unreadable,
 )
+from gapless.overlay.path_epochs import SAME_VIEW
 from gapless.overlay.tree import TreeChange
 from gapless.propagation.sufficiency import Receiver
 from gapless.routing.attachments import Attachments
+from gapless.routing.best_effort import BestEffortStreams
+from gapless.routing.congestion import Congestion
+from gapless.routing.deferred import DeferredAttaches
 from gapless.routing.epoch_sender import StreamEpochSender
 from gapless.routing.nacks import UpstreamRequests
-from gapless.routing.protocols import Filtering, HostedLog, Paths
+from gapless.routing.protocols import CellRecords, Filtering, HostedLog, Paths
+from gapless.routing.receiver_requests import ReceiverRequests
+from gapless.routing.replay_buffer import ReplayAccount
 from gapless.routing.routed import RoutedPubend
 from gapless.routing.sending import MatchMasks, StreamSender
 from gapless.stream.cache import shrink
@@ -58,7 +66,9 @@ __all__ = ["Router"]
 class Router:
     """The streams of one broker as a router."""
 
-    def __init__(self, context: Context, filtering: Filtering, paths: Paths) -> None:
+    def __init__(
+        self, context: Context, filtering: Filtering, paths: Paths, records: CellRecords
+    ) -> None:
         self._context = context
         self._filtering = filtering
         self._paths = paths
@@ -68,9 +78,19 @@ class Router:
         """The pubends of which a receiver may not have been sent everything up to the top."""
         self._epoch_sender = StreamEpochSender(context)
         self._sender = StreamSender(context, filtering, self._epoch_sender)
-        self._attachments = Attachments(context, filtering, paths)
+        self._deferred = DeferredAttaches(context, records)
+        self._attachments = Attachments(context, filtering, paths, self._deferred)
         self._upstream = UpstreamRequests(context, self._found)
+        self._replay_account = ReplayAccount()
+        self._best_effort = BestEffortStreams(
+            context, filtering, self._attachments, self._replay_account, self._routed
+        )
+        self._requests = ReceiverRequests(
+            context, filtering, self._sender, self._epoch_sender, self._upstream
+        )
+        self._congestion = Congestion(context, self._attachments, self._requests, self._routed)
         self._scope = 0
+        """The newest scope of any pubend. A pubend without cached ranges may have any scope."""
 
     def start(self) -> None:
         """Start to send silence and to expire attachments, at intervals."""
@@ -84,7 +104,7 @@ class Router:
         """Serve a pubend from its own log, and feed the receivers that wait for a source."""
         routed = self._get(pubend)
         routed.host(log, released)
-        self._attachments.start_waiting(routed)
+        self.source_found(routed)
 
     def forward(
         self, pubend: PubendId, knowledge: KnowledgeRange, opened: StreamEpochRecord | None
@@ -92,7 +112,7 @@ class Router:
         """Send a new knowledge range of a pubend of this broker to the receivers."""
         routed = self._get(pubend)
         if self._paths.is_best_effort(pubend):
-            self._relay(routed, knowledge)
+            self._best_effort.publish(routed, knowledge)
             return
         if opened is not None:
             routed.stream_epochs.learn_record(opened)
@@ -168,27 +188,36 @@ class Router:
         receiver = Receiver(message.kind, message.receiver)
         routed = self._routed.get(pubend)
         held = None if routed is None else routed.attachments.get((peer, number))
-        if held is not None and self._paths.has_shape(receiver, message.shape_versions):
-            assert routed is not None
-            self._attachments.refresh(routed, held, eager=message.eager)
-            return
-        reason = self._attachments.refusal(pubend, receiver, message.shape_versions)
-        if reason is not None:
-            if held is not None and routed is not None:
-                self._attachments.drop(routed, (peer, number))
-                routed.review_eager()
+        difference = self._paths.difference(receiver, message.path_epochs)
+        if held is not None and routed is not None:
+            if difference == SAME_VIEW:
+                self._attachments.refresh(routed, held, eager=message.eager)
+                return
+            self._attachments.drop(routed, (peer, number))
+            routed.review_eager()
+        reason = self._attachments.refusal(pubend, receiver)
+        if reason is not None and difference == SAME_VIEW:
             self._context.send(peer, FeedUnavailable(pubend, number, reason))
-            return
-        routed = self._get(pubend)
-        held = self._attachments.admit(routed, peer, message)
-        if routed.has_source:
-            self._attachments.start(routed, held)
+        elif difference != SAME_VIEW:
+            self._deferred.differs(peer, message, difference)
         else:
-            routed.seek_feed(self._scope)
-            self._attachments.defer(routed, held)
+            self._deferred.forget(peer, message)
+            self._admit(self._get(pubend), peer, message)
+
+    def _admit(self, routed: RoutedPubend, peer: BrokerId, message: Attach) -> None:
+        """Attach a receiver, and feed it as soon as there is a source."""
+        attachment = self._attachments.admit(routed, peer, message)
+        if self._paths.is_best_effort(routed.pubend):
+            self._best_effort.attach(routed, attachment)
+        elif routed.has_source:
+            self._attachments.start(routed, attachment, routed.stream.top)
+        else:
+            routed.seek_feed()
+            self._attachments.await_source(routed, attachment)
 
     def detach(self, peer: BrokerId, message: Detach) -> None:
         """Stop feeding a receiver."""
+        self._deferred.forget(peer, message)
         routed = self._routed.get(message.pubend)
         if routed is not None and (peer, message.number) in routed.attachments:
             self._attachments.drop(routed, (peer, message.number))
@@ -196,53 +225,25 @@ class Router:
 
     def nack(self, peer: BrokerId, message: Nack) -> None:
         """Send the known ticks of a nack, and request the others (R37)."""
-        routed = self._routed.get(message.pubend)
-        if routed is None or self._paths.is_best_effort(message.pubend):
-            return
-        receivers = [each for each in routed.attachments.values() if each.peer == peer]
-        masks = MatchMasks(self._filtering)
-        unknown: list[TickRange] = []
-        for low, high in message.ranges:
-            if low <= routed.released:
-                self._context.send(peer, Released(message.pubend, routed.released))
-                low = routed.released + 1  # noqa: PLW2901 - the rest of the range
-            if low > high:
-                continue
-            for attachment in receivers:
-                attachment.curious.add(low, high, self._context.now)
-                self._sender.answer(routed, attachment, low, high, masks)
-            unknown += routed.stream.gaps(low, min(high, routed.stream.top))
-        self._sender.flush()
-        self._upstream.request_ticks(routed, unknown)
+        routed = self._guaranteed(message.pubend)
+        if routed is not None:
+            self._requests.nack(routed, peer, message)
 
     def stream_epoch_requested(self, peer: BrokerId, message: StreamEpochRequest) -> None:
         """Send a stream epoch, or request it from the feeder (R39)."""
-        routed = self._routed.get(message.pubend)
-        if routed is None or self._paths.is_best_effort(message.pubend):
-            return
-        if routed.log is not None and not routed.stream_epochs.knows(message.number):
-            self._context.mark("stream epoch is no longer kept")  # the subend reads the log (R44)
-        elif not self._epoch_sender.answer(peer, message, routed.stream_epochs):
-            self._upstream.request_stream_epoch(routed, message)
+        routed = self._guaranteed(message.pubend)
+        if routed is not None:
+            self._requests.stream_epoch(routed, peer, message)
 
     def advance(self, peer: BrokerId, message: AdvanceRequest) -> None:
         """Pass on a request for silence up to a tick; the waiting receiver repeats it (R51)."""
-        pubend, tick = message.pubend, message.tick
-        routed = self._routed.get(pubend)
-        if routed is None or self._paths.is_best_effort(pubend):
-            return
-        if tick <= routed.stream.top:
-            for attachment in routed.fed_attachments_of(peer):
-                if attachment.sent < tick:
-                    top, masks = routed.stream.top, MatchMasks(self._filtering)
-                    self._sender.send_through(routed, attachment, top, masks)
-            self._sender.flush()
-        elif routed.log is not None:
-            routed.log.advance(tick)
-        elif routed.feeder is not None:
-            greatest = routed.advance_due(tick)
-            if greatest is not None:
-                self._context.send(routed.feeder, AdvanceRequest(pubend, greatest))
+        routed = self._guaranteed(message.pubend)
+        if routed is not None:
+            self._requests.advance(routed, peer, message)
+
+    def _guaranteed(self, pubend: PubendId) -> RoutedPubend | None:
+        """Return a pubend that has a log; a best-effort pubend has none to request ticks of."""
+        return None if self._paths.is_best_effort(pubend) else self._routed.get(pubend)
 
     def ack_expected(self, peer: BrokerId, message: AckExpected) -> None:
         """Raise the top of a stream to the tick whose acknowledgement is expected (R57).
@@ -256,31 +257,11 @@ class Router:
 
     def pause_peer(self, peer: BrokerId) -> None:
         """Send a peer nothing of the streams: its route is congested (R40)."""
-        self._context.mark("receiver was slow")
-        if self._attachments.is_congested(peer):
-            return
-        self._attachments.congested(peer)
-        for routed in self._routed.values():
-            for attachment in routed.attachments.values():
-                if attachment.peer == peer:
-                    attachment.hold()
+        self._congestion.pause(peer)
 
     def resume_peer(self, peer: BrokerId) -> None:
-        """Send a peer new knowledge again; it sees a gap and sends a nack (R40).
-
-        The nacks received meanwhile are answered now. Otherwise a peer that is congested most of
-        the time would repeat them ever more rarely, and most would arrive while it is congested.
-        """
-        if not self._attachments.is_congested(peer):
-            return
-        self._attachments.drained(peer)
-        for routed in self._routed.values():
-            requested: list[TickRange] = []
-            for attachment in routed.attachments.values():
-                if attachment.peer == peer and attachment.resume(routed.stream.top):
-                    requested += attachment.curious.take(0, routed.stream.top)
-            if requested:
-                self.nack(peer, Nack(routed.pubend, tuple(requested)))
+        """Send a peer new knowledge again; it sees a gap and sends a nack (R40)."""
+        self._congestion.resume(peer)
 
     # --- the own feed ------------------------------------------------------------------------
 
@@ -321,8 +302,25 @@ class Router:
             self._upstream.send_unreadable(routed, message)
 
     def source_found(self, routed: RoutedPubend) -> None:
-        """The router has a feeder for a pubend: feed the waiting receivers."""
+        """The router has a source of a pubend: feed the waiting receivers."""
+        if self._paths.is_best_effort(routed.pubend):
+            self._best_effort.source_found(routed)
+            return
+        self.ticks_missing(routed)
         self._attachments.start_waiting(routed)
+
+    def ticks_missing(self, routed: RoutedPubend) -> None:
+        """The feeder has sent ticks that have not arrived: let all receivers nack them (RS-11).
+
+        They are sent what is known, and the tick up to which ticks exist.
+        """
+        top, masks = routed.stream.top, MatchMasks(self._filtering)
+        behind = [each for each in routed.fed_attachments() if each.sent < top]
+        for attachment in behind:
+            self._sender.send_through(routed, attachment, top, masks)
+        self._sender.flush()
+        for attachment in behind:
+            self._attachments.confirm(routed, attachment)
 
     def source_lost(self, pubend: PubendId) -> None:
         """The router has no feeder for a pubend: notify the receivers if none is found in time."""
@@ -353,9 +351,9 @@ class Router:
         if routed is None or routed.log is not None:
             return  # no receiver needs it any more, or the log is here
         if self._paths.is_best_effort(pubend):
-            self._relay(routed, knowledge)
+            self._best_effort.receive(routed, number, knowledge)
             return
-        if scope_of(number) < self._scope:
+        if scope_of(number) < routed.scope:
             self._context.mark("knowledge of an older scope")
             return
         if not routed.stream_epochs.knows(knowledge.stream_epoch):
@@ -395,10 +393,6 @@ class Router:
         """Send a range that was read from a log of this broker to answer nacks."""
         self.take(routed, knowledge, first=False, opens=False)
 
-    def _relay(self, routed: RoutedPubend, knowledge: KnowledgeRange) -> None:
-        if self._sender.relay(routed, knowledge) and routed.feed is not None:
-            routed.feed.note_progress()
-
     def cached(self, pubend: PubendId, low: Tick, high: Tick) -> list[KnowledgeRange]:
         """Return the known ranges from a tick up to the first gap, at most about one frame."""
         routed = self._routed.get(pubend)
@@ -411,34 +405,40 @@ class Router:
             remaining -= len(knowledge.publications)
         return found
 
-    # --- changes of the tree (R13) -----------------------------------------------------------
+    # --- changes of the tree (R13, RS-11, RS-37) ---------------------------------------------
 
     def reshape(self, change: TreeChange) -> None:
-        """Apply a change of the tree.
+        """Apply a step of the tree.
 
-        Receivers that are no longer beyond this broker, or that have other shape versions of the
-        cells between, are notified. Those that have applied the change attach again.
+        Receivers that are no longer beyond this broker, or that know an older tree, are notified.
+        Those that have applied the change attach again.
         """
-        wider = change.wider
-        if wider:
-            self._scope += 1
-            self._context.mark("scope raised")
+        self._scope += 1
         for routed in self._routed.values():
-            if wider and routed.log is None:
-                routed.stream.forget_all()
-            self._update_path(routed, wider=wider)
+            forgets = routed.log is None and change.forgets(self._paths.path(routed.pubend))
+            if forgets:
+                self._context.mark("scope raised")
+                routed.forget_everything(self._scope)
+            self._update_path(routed, forgets=forgets)
+
+    def reshaped(self) -> None:
+        """All components have taken the new tree: answer the deferred attach requests."""
+        for peer, attach in self._deferred.take():
+            self.attach(peer, attach)
 
     def turn(self, pubend: PubendId) -> None:
         """Apply a changed path to a pubend."""
         routed = self._routed.get(pubend)
         if routed is not None:
-            self._update_path(routed, wider=False)
+            self._update_path(routed, forgets=False)
 
-    def _update_path(self, routed: RoutedPubend, *, wider: bool) -> None:
+    def _update_path(self, routed: RoutedPubend, *, forgets: bool) -> None:
         """End the attachments that are no longer on the path, and renew the feed if necessary."""
         self._attachments.update_path(routed)
-        if routed.feed is not None and (wider or not routed.feed.is_current):
-            routed.feed.renew(self._scope)
+        if routed.feed is not None and forgets:
+            routed.feed.renew(routed.scope)
+        elif routed.feed is not None:
+            routed.feed.follow_tree(routed.scope)
 
     # --- sessions and time -------------------------------------------------------------------
 
@@ -451,6 +451,7 @@ class Router:
 
     def session_closed(self, peer: BrokerId) -> None:
         """Drop everything that belonged to a session (R2)."""
+        self._deferred.session_closed(peer)
         self._epoch_sender.forget(peer)
         for routed in list(self._routed.values()):
             self._attachments.session_closed(routed, peer)
@@ -476,11 +477,21 @@ class Router:
             self._attachments.expire(routed, oldest)
             if routed.was_idle():
                 routed.close_feed()
+                routed.replay.clear()
                 del self._routed[routed.pubend]
+        self._best_effort.trim()
 
     def _get(self, pubend: PubendId) -> RoutedPubend:
         routed = self._routed.get(pubend)
         if routed is None:
-            routed = RoutedPubend(self._context, pubend, self._paths, self._account, self)
+            routed = RoutedPubend(
+                self._context,
+                pubend,
+                self._paths,
+                self._account,
+                self._replay_account,
+                self,
+                self._scope,
+            )
             self._routed[pubend] = routed
         return routed

@@ -30,7 +30,6 @@ from gapless.routing.attachment_state import AttachmentState
 from gapless.routing.epoch_sender import StreamEpochSender
 from gapless.routing.protocols import Filtering
 from gapless.routing.routed import RoutedPubend
-from gapless.stream.epochs import StreamVector
 from gapless.stream.ranges import (
     cut,
     divided,
@@ -39,7 +38,7 @@ from gapless.stream.ranges import (
     tick_of,
 )
 
-__all__ = ["MatchMasks", "StreamSender"]
+__all__ = ["MatchMasks", "StreamSender", "by_events"]
 
 
 def _head(knowledge: KnowledgeRange, bytes_max: int) -> KnowledgeRange:
@@ -50,10 +49,15 @@ def _head(knowledge: KnowledgeRange, bytes_max: int) -> KnowledgeRange:
     return cut(knowledge, knowledge.low, last.tick)
 
 
+def by_events(knowledge: KnowledgeRange, events_max: int) -> list[KnowledgeRange]:
+    """Divide a range that is no larger than a row by events, lowest part first."""
+    fits = len(knowledge.publications) <= events_max
+    return [knowledge] if fits else divided(knowledge, events_max)
+
+
 def _in_frames(knowledge: KnowledgeRange, events_max: int) -> list[KnowledgeRange]:
     """Divide a range by events and by bytes, lowest part first; an old row may have too many."""
-    fits = len(knowledge.publications) <= events_max
-    waiting = [knowledge] if fits else divided(knowledge, events_max)[::-1]
+    waiting = by_events(knowledge, events_max)[::-1]
     parts = []
     while waiting:
         part = waiting.pop()
@@ -233,28 +237,6 @@ class StreamSender:
             for part in _in_frames(knowledge, most):
                 self._context.send(peer, StreamData(routed.pubend, attachment.number, part, first))
 
-    # --- best effort -------------------------------------------------------------------------
-
-    def relay(self, routed: RoutedPubend, knowledge: KnowledgeRange) -> bool:
-        """Send best-effort events, in order and once, without storing them (R33).
-
-        Nothing is sent in place of filtered events. Return whether the range had new events.
-        """
-        new = routed.unseen(knowledge)
-        if new is None:
-            return False
-        masks = MatchMasks(self._filtering)
-        for attachment in routed.attachments.values():
-            if attachment.state is not _FED:
-                continue
-            attachment.sent_through(new.high)
-            passed = self._filtered(routed, attachment, new, masks, 0, best_effort=True)
-            if passed.publications:
-                for part in _in_frames(passed, self._context.parameters.frame_events_max):
-                    frame = StreamData(routed.pubend, attachment.number, part, first=True)
-                    self._context.send(attachment.peer, frame)
-        return True
-
     # --- filtering (R25) ---------------------------------------------------------------------
 
     def _filtered(
@@ -264,15 +246,13 @@ class StreamSender:
         knowledge: KnowledgeRange,
         masks: MatchMasks,
         silent: Tick,
-        *,
-        best_effort: bool = False,
     ) -> KnowledgeRange:
         """Return the filtered range for a receiver; up to ``silent`` it is known to be silent."""
         if not knowledge.publications:
             return knowledge
         tables = None
         if attachment.is_filtered:
-            tables = self._tables(routed, attachment, knowledge, best_effort)
+            tables = self._tables(routed, attachment, knowledge)
         publications = knowledge.publications
         if silent >= publications[0].tick:
             publications = publications_between(knowledge, silent + 1, knowledge.high)
@@ -302,20 +282,12 @@ class StreamSender:
             return False
         if not attachment.is_filtered:
             return True
-        tables = self._tables(routed, attachment, knowledge, False)
+        tables = self._tables(routed, attachment, knowledge)
         return tables is None or any(mask & tables for mask in masks.of(knowledge.publications))
 
     def _tables(
-        self,
-        routed: RoutedPubend,
-        attachment: Attachment,
-        knowledge: KnowledgeRange,
-        best_effort: bool,
+        self, routed: RoutedPubend, attachment: Attachment, knowledge: KnowledgeRange
     ) -> int | None:
         """Return the tables that decide for a receiver, or None if everything passes."""
-        vector = (
-            StreamVector(knowledge.stream_epoch, 0, {})
-            if best_effort
-            else routed.stream_epochs.get(knowledge.stream_epoch)
-        )
+        vector = routed.stream_epochs.get(knowledge.stream_epoch)
         return self._filtering.tables_for(routed.pubend, knowledge, vector, attachment.receiver)

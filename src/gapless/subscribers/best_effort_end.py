@@ -2,11 +2,14 @@
 
 The stream epoch of a range is the incarnation of the PHB. Within one incarnation ticks grow, so an
 event that is not above the last tick is a duplicate or late. A new incarnation restarts the ticks.
+
+The feed requests everything above the position up to which this SHB has everything (RS-14). What a
+former feeder sends is dropped, because the present one sends it again, in order.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from gapless.core.context import Context
 from gapless.core.ids import BrokerId, PubendId
@@ -16,12 +19,16 @@ from gapless.feeds.paths import FeedPaths
 from gapless.messages.streams import (
     Attached,
     AttachKind,
+    BestEffortPosition,
     FeedUnavailable,
     KnowledgeRange,
     Publication,
 )
 
 __all__ = ["BestEffortListener", "BestEffortSubend"]
+
+
+_FIRST: Final = BestEffortPosition(0, 0)
 
 
 class BestEffortListener(Protocol):
@@ -43,8 +50,7 @@ class BestEffortSubend:
     ) -> None:
         self.pubend = pubend
         self._listener = listener
-        self._incarnation = 0
-        self._last: Tick = 0
+        self._position: BestEffortPosition | None = None
         name = str(context.identity.shb)
         self._feed = Feed(context, pubend, AttachKind.LEAF, name, self, paths)
 
@@ -68,20 +74,31 @@ class BestEffortSubend:
         """A router cannot feed this SHB."""
         self._feed.feed_unavailable(peer, message)
 
-    def receive(self, knowledge: KnowledgeRange) -> None:
-        """Deliver the publications above the last tick."""
-        if knowledge.stream_epoch < self._incarnation:
+    def receive(self, number: int, knowledge: KnowledgeRange) -> None:
+        """Deliver the publications of the feeder above the position."""
+        if self._feed.feeder is None or number != self._feed.number:
+            return
+        last = self._position or _FIRST
+        if knowledge.stream_epoch < last.incarnation:
             return  # from an earlier incarnation of the PHB
-        if knowledge.stream_epoch > self._incarnation:
-            self._incarnation, self._last = knowledge.stream_epoch, 0
         self._feed.note_progress()
-        new = tuple(each for each in knowledge.publications if each.tick > self._last)
-        self._last = max(self._last, knowledge.high)
+        if knowledge.stream_epoch > last.incarnation:
+            last = BestEffortPosition(knowledge.stream_epoch, 0)
+        new = tuple(each for each in knowledge.publications if each.tick > last.tick)
+        self._position = BestEffortPosition(last.incarnation, max(last.tick, knowledge.high))
         if new:
             self._listener.deliver_best_effort(self.pubend, new)
 
-    def feed_found(self, at: Tick) -> None:
-        """A feeder was found; nothing is requested of it."""
+    @property
+    def after(self) -> BestEffortPosition | None:
+        """The position up to which this SHB has everything; None before the first feeder."""
+        return self._position
+
+    def feed_found(self, at: Tick, position: BestEffortPosition | None) -> None:
+        """A feeder was found, which sends everything above a position."""
+        del at
+        if position is not None:
+            self._position = max(position, self._position or _FIRST)
 
     def feed_sent_up_to(self, at: Tick) -> bool:
         """The feeder has sent everything up to a tick; events that are not here are lost."""

@@ -21,6 +21,7 @@ log has released become a gap. The horizon never falls and passes over each tick
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from gapless.core.context import Context
 from gapless.core.ids import MembershipId, PubendId, VirtualTime
@@ -215,12 +216,14 @@ class Subend:
         if isinstance(self._state, Open):
             self._state.feed.feed_unavailable(peer, message)
 
-    def feed_found(self, at: Tick) -> None:
-        """A feeder was found. The stream starts at the tick from which the first feeder feeds
-        (R42).
+    after: Final = None  # a guaranteed stream has no position of best effort
+
+    def feed_found(self, at: Tick, position: object = None) -> None:
+        """A feeder was found. The stream starts above the tick of the first feeder (R42).
 
         The reply to a pending start query may contain an earlier start.
         """
+        del position
         if self._query.is_pending:
             self._query.note_feed(at)
         elif not self.has_base:
@@ -251,12 +254,13 @@ class Subend:
         self._listener.advanced(self)
 
     def feed_sent_up_to(self, at: Tick) -> bool:
-        """The feeder has sent everything up to a tick; ticks that are not here were lost."""
+        """The feeder has sent everything up to a tick; nack what is missing at once (RS-11)."""
         is_new = at > self._stream.top
         if is_new:
             self._stream.raise_top(at)
             self._look_for_gaps()
-            self._nacks.plan()
+            self._nacks.curiosity.expedite(at, self._context.now)
+            self._nacks.send_due()
         return is_new
 
     def feed_lost(self) -> None:
@@ -342,7 +346,7 @@ class Subend:
             self.ranges_passed()
 
     def _hand_over(self, knowledge: KnowledgeRange) -> bool:
-        """Hand over the next range if its epoch is known and it is covered; return whether."""
+        """Hand over the next range if its epoch is known and covers it; return whether."""
         vector = self._stream_epochs.get(knowledge.stream_epoch)
         if vector is None:
             if not self._nacks.is_epoch_lost(knowledge.stream_epoch):

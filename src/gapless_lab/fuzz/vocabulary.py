@@ -181,7 +181,7 @@ class Vocabulary:
                 return random.choice(_PUBLISHERS)
             case "broker" | "requester" | "target" | "detector" | "route" | "excluded":
                 return random.choice(("a0", "b1", "x9") if self.is_peer else ("a0", "x9"))
-            case "cell" | "cells" | "path" | "neighbours" | "shape_versions":
+            case "cell" | "cells" | "path" | "neighbours" | "path_epochs":
                 return random.choice(("c0", "c1", "c9"))
             case "direction" | "receiver":
                 return random.choice(("c0", "c1", "a0@c0", "b1@c1", "c9"))

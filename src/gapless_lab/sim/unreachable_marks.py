@@ -26,6 +26,7 @@ _MANY = "needs more at once than a run has"
 OUT_OF_REACH: Final[dict[str, str]] = {
     "abandoned pubend returned": _RETIRED,
     "announcement looped": _TREE,
+    "attach deferred": _SHAPE,
     "acknowledgement from before a seek": _OPERATORS,
     "unreadable advertisement": "all brokers have one version",
     "corrupt subscription removed": "the simulated disk corrupts log rows, not records",
@@ -44,7 +45,7 @@ OUT_OF_REACH: Final[dict[str, str]] = {
     "pubend lies behind no edge": _SHAPE,
     "read refused": f"{_MANY}: 1,024 reads of one pubend",
     "read with a bad filter": "brokers parse the filters of clients at the entry point, and forward only parsed ones",
-    "receiver knows another shape": _SHAPE,
+    "receiver knows an older tree": _SHAPE,
     "relayed from an unknown broker": _SHAPE,
     "relayed with a wrong route": _BROKEN_PEER,
     "reply with a wrong route": _BROKEN_PEER,

@@ -1,4 +1,6 @@
-# The compiled form has the signature of the Python fallback.
+# The compiled form has the signatures of the Python fallback.
 from collections.abc import Sequence
+from typing import Any
 
 def are_plain(events: Sequence[object]) -> bool: ...
+def size_bound(events: Sequence[tuple[dict[str, Any], bytes]]) -> int: ...

@@ -1,13 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 # cython: freethreading_compatible=False
-"""Detection of plain events in one pass. See the package for its purpose, and the fallback.
+"""Detection and measurement of plain events in one pass. See the package, and the fallback.
 
 No code of the caller runs during the pass, as all types are exact; so borrowed references stay
 valid.
 """
 
 from cpython.bool cimport PyBool_Check
-from cpython.bytes cimport PyBytes_CheckExact
+from cpython.bytes cimport PyBytes_CheckExact, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_CheckExact, PyDict_Next
 from cpython.float cimport PyFloat_CheckExact
 from cpython.long cimport PyLong_CheckExact
@@ -18,6 +18,8 @@ from cpython.unicode cimport PyUnicode_CheckExact
 
 cdef extern from "Python.h":
     long long PyLong_AsLongLongAndOverflow(object number, int *overflow) except? -1
+    bint PyUnicode_IS_ASCII(object text)
+    Py_ssize_t PyUnicode_GET_LENGTH(object text)
 
 
 def are_plain(events):
@@ -53,3 +55,36 @@ cdef inline bint is_plain(value) except -1:
         return False
     PyLong_AsLongLongAndOverflow(value, &overflow)
     return overflow == 0
+
+
+def size_bound(events):
+    """Return a number of bytes that the encoding of plain events does not exceed."""
+    cdef object event
+    cdef long long size = 0
+    for event in events:
+        size += (
+            ITEM_BYTES
+            + PyBytes_GET_SIZE(<object>PyTuple_GET_ITEM(event, 1))
+            + items_bound(<object>PyTuple_GET_ITEM(event, 0))
+        )
+    return size
+
+
+cdef enum:
+    ITEM_BYTES = 16  # more than the heads of a value and of its container have together
+
+
+cdef long long items_bound(attributes) except -1:
+    cdef Py_ssize_t place = 0
+    cdef PyObject *name
+    cdef PyObject *value
+    cdef long long size = 0
+    while PyDict_Next(attributes, &place, &name, &value):
+        size += ITEM_BYTES + text_bound(<object>name)
+        if PyUnicode_CheckExact(<object>value):
+            size += text_bound(<object>value)
+    return size
+
+
+cdef inline long long text_bound(text) except -1:
+    return PyUnicode_GET_LENGTH(text) * (1 if PyUnicode_IS_ASCII(text) else 4)

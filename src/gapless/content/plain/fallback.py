@@ -1,4 +1,4 @@
-"""Detection of plain events in Python."""
+"""Detection and measurement of plain events in Python."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import Any, cast
 
 from gapless.core.limits import INT_MAX, INT_MIN
 
-__all__ = ["are_plain"]
+__all__ = ["are_plain", "size_bound"]
 
 _PLAIN = frozenset({bool, int, float, str})
+
+_ITEM_BYTES = 16
+"""More than the heads of a value and of its container have together."""
 
 
 def are_plain(events: Sequence[object]) -> bool:
@@ -41,3 +44,22 @@ def are_plain(events: Sequence[object]) -> bool:
 def _are_all(kind: type, things: Iterable[object]) -> bool:
     """Return whether all objects are exactly of one type."""
     return {kind}.issuperset(map(type, things))
+
+
+def size_bound(events: Sequence[tuple[dict[str, Any], bytes]]) -> int:
+    """Return a number of bytes that the encoding of plain events does not exceed.
+
+    >>> size_bound([({"price": 91.5}, b"...")])
+    40
+    """
+    payloads = sum(len(payload) for _, payload in events)
+    texts = [text for attributes, _ in events for text in attributes]
+    texts += [
+        value for attributes, _ in events for value in attributes.values() if type(value) is str
+    ]
+    items = len(events) + sum(len(attributes) for attributes, _ in events)
+    return _ITEM_BYTES * items + payloads + sum(map(_text_bound, texts))
+
+
+def _text_bound(text: str) -> int:
+    return len(text) * (1 if text.isascii() else 4)

@@ -233,6 +233,9 @@ class LimitInvariant(Invariant):
         count = 0
         for routed in router.routed.values():
             count += len(routed.attachments)
+            if routed.replay.bytes > parameters.replay_buffer_bytes:
+                most = parameters.replay_buffer_bytes
+                self._over(process, "bytes in a replay buffer", routed.replay.bytes, most)
             for attachment in routed.attachments.values():
                 if len(attachment.curious) > parameters.curious_ranges_max:
                     limit = parameters.curious_ranges_max
