@@ -162,7 +162,7 @@ class FaultInjector:
     # --- links -------------------------------------------------------------------------------
 
     def _pair(self) -> HostPair | None:
-        pairs = self._world.network.pairs
+        pairs = self._world.network.dialled_pairs()
         return self._random.choice(pairs) if pairs else None
 
     def _cut_pair(self, *, both: bool, permanent: bool) -> bool:

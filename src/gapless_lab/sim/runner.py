@@ -15,6 +15,7 @@ from gapless_lab.sim.invariants import monitor_run
 from gapless_lab.sim.machine import BROKER, load_factory
 from gapless_lab.sim.options import SimulationOptions, draw
 from gapless_lab.sim.oracle import Oracle, PublishedStream
+from gapless_lab.sim.reshaping import Reshaping
 from gapless_lab.sim.subscribers import SimulatedSubscriber
 from gapless_lab.sim.trace import Trace
 from gapless_lab.sim.workload import Workload
@@ -93,6 +94,7 @@ class SimulationRun:
         self.oracle = Oracle(self.world)
         self.workload = Workload(self.world, self.oracle)
         self.faults = FaultInjector(self.world, self.workload)
+        self.reshaping = Reshaping(self.world, self.faults.aim)
         self.world.observers += [make(self) for make in observers]
 
     def play(self) -> RunResult:
@@ -111,6 +113,7 @@ class SimulationRun:
         world.note("world", self.options.line())
         random = world.stream("beginning")
         self.faults.start()
+        self.reshaping.start()
         for host in world.hosts.values():
             world.after(random.randrange(50_000), partial(world.start, host))
         self.workload.start()
@@ -120,6 +123,7 @@ class SimulationRun:
     def _live(self) -> None:
         """Heal the core; everything required must come, also what is then published once more."""
         self.workload.stop()
+        self.reshaping.stop()
         self.faults.heal()
         deadline = self.world.now + self.options.liveness_ms * 1_000
         if self._settle(deadline):
@@ -164,7 +168,7 @@ class SimulationRun:
                 (sound if whole else broken).append(stream)
                 if self.world.hosts[stream.broker] in core and not whole:
                     corrupt.append(stream)
-        found: list[str] = []
+        found = self.reshaping.outstanding()
         for publisher in self.workload.publishers:
             if publisher.host in core:
                 found += publisher.unfinished()
