@@ -86,6 +86,8 @@ class FeedInvariant(Invariant):
         here, there = hosts[feeder].cell, hosts[receiver].cell
         if leaf:
             lawful = here == there
+        elif tree.find_path(phb_cell, there) is None:
+            return  # the feeder does not see all of this path
         else:
             lawful = feeder == stream.broker or here != there
             lawful &= tree.is_behind(there, here, phb_cell)
