@@ -52,11 +52,13 @@ class DatagramNetwork(SimulatedNetwork):
                 yield link, packet
 
     def started(self, host: SimulatedHost) -> None:
-        """Notify a new process that all links are up."""
+        """Notify a new process of its links; the others that the last process had are closed."""
         for link in self.links[host.broker].values():
             if host.process is not None and link.pair.is_dialled:
                 self._world.happen(host.process, LinkUp(link.target.broker))
                 self._open(link)
+            else:
+                self._close_for(link.pair, (link.back,))
 
     def stopped(self, host: SimulatedHost) -> None:
         """Do nothing: datagram links do not report that a peer ended."""
@@ -82,11 +84,15 @@ class DatagramNetwork(SimulatedNetwork):
 
     def _close(self, link: SimulatedLink) -> None:
         """Lose all packets from now on, also those in flight; notify both ends."""
-        if link.pair.open:
-            link.pair.open = False
-            for each in link.pair.links:
-                if each.source.process is not None:
-                    self._world.push(self._world.now, self._notify_down, each, each.source.process)
+        self._close_for(link.pair, link.pair.links)
+
+    def _close_for(self, pair: HostPair, ends: tuple[SimulatedLink, ...]) -> None:
+        """Close a link, and notify the ends that are the sources of these links."""
+        if pair.open:
+            pair.open = False
+            for end in ends:
+                if end.source.process is not None:
+                    self._world.push(self._world.now, self._notify_down, end, end.source.process)
 
     def _notify_down(self, link: SimulatedLink, process: SimulatedProcess) -> None:
         if not link.pair.open:

@@ -95,6 +95,8 @@ class LivenessCore:
         if not {left.broker, right.broker} <= self.brokers:
             return False
         path = self._tree.graph.path(left.cell, right.cell)
+        if len(path) > self._options.parameters().neighbourhood_radius:
+            return False  # they had a link in an earlier tree
         return self._wide or self._empty.issuperset(path[:-1])
 
     def _cut_some(self, world: World, random: Random) -> None:
