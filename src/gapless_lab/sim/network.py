@@ -148,9 +148,9 @@ class SimulatedNetwork:
             if other is not None and name not in self.links[host.broker]:
                 self._add_pair(host, other)
         for name in wanted.dialled():
-            link = self.links[host.broker].get(name)
-            if link is not None:
-                self._dial(link.pair)
+            dialled = self.links[host.broker].get(name)
+            if dialled is not None:
+                self._dial(dialled.pair)
 
     def _close(self, link: SimulatedLink) -> None:
         """Close a connection at its source, if it is open there."""

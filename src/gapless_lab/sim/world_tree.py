@@ -137,8 +137,7 @@ class WorldTree:
     @property
     def cells(self) -> tuple[CellRecord, ...]:
         """The records of the cells of the tree; a cell that was detached is not one of them."""
-        graph = self.graph
-        inside = [each for each in self.records.values() if graph.neighbours(each.name)]
+        inside = [each for each in self.records.values() if each.edges]
         return tuple(inside) or tuple(self.records.values())[:1]
 
     @property
