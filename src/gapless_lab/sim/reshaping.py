@@ -2,34 +2,39 @@
 
 Theory of operation
 -------------------
-At random times a SHIFT of the present tree is decided. The brokers of its three cells then apply the
-new records one after the other: first the leader of one of the cells that do not coordinate, then,
-when that step is durable, the others, each after a delay of its own. All other brokers learn of the
-records from their peers (RS-4). A broker that is down or paused, or that crashes before its step is
-durable, applies the records later. Until the three leaders have stepped their cells are locked: no
-other operation on them begins (RS-6).
+Operators (:mod:`.operators`) request SHIFTs and changes of cell leaders at random times. The brokers
+run the operations themselves; the tree of the run follows their decisions (:mod:`.world_tree`).
 
-Chance rarely hits what matters most, so some operations are aimed: the busiest feeder hears last, or
-a broker crashes inside the sync of its step.
+Chance rarely hits what matters most. So when a phase of an operation becomes durable, one of the
+brokers concerned sometimes crashes soon after it, or crashes inside its next sync; and sometimes the
+broker with the most receivers is paused, so that it hears last of the decision. These faults strike
+only where the options have them.
 
-This module is the only one that decides about the tree. It calls the step of the brokers directly.
+Before the liveness phase all hosts and links work for a while, until every operation has ended: a
+broker that never returns would keep a lock for ever.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
 
 from gapless.broker import Broker
-from gapless.core.ids import CellId
-from gapless.messages.overlay import CellRecord
-from gapless.messages.records import NeighbourhoodRecord
-from gapless.reshape.changes import shifted
+from gapless.messages.overlay import CellRecord, CellRole
+from gapless.messages.records import (
+    LockRecord,
+    OperationRecord,
+    PutRecord,
+    StorageChange,
+)
+from gapless.messages.reshape import OperationKind
+from gapless_lab.sim.operators import SimulatedOperator
 
 if TYPE_CHECKING:
+    from gapless_lab.sim.faults import FaultInjector
     from gapless_lab.sim.options import SimulationOptions
+    from gapless_lab.sim.oracle import Oracle
     from gapless_lab.sim.world import SimulatedHost, World
 
 __all__ = ["Reshaping", "with_reshaping"]
@@ -40,8 +45,11 @@ RESHAPING_SHARE: Final = 0.3
 CELLS_MIN: Final = 3
 """A SHIFT needs three cells."""
 
-RETRY_US: Final = 20_000
-"""How soon a broker that could not apply records is tried again."""
+HAND_OVER_SHARE: Final = 0.15
+"""The share of operations that change the leader of a cell, where a cell has several brokers."""
+
+AIMED_SHARE: Final = 0.15
+"""How often a fault is aimed at a phase of an operation."""
 
 
 def with_reshaping(options: SimulationOptions) -> SimulationOptions:
@@ -52,149 +60,117 @@ def with_reshaping(options: SimulationOptions) -> SimulationOptions:
     return options.with_(reshape_rate=random.choice((1.0, 3.0, 8.0)) * 0.1 / options.pace)
 
 
-class _Step:
-    """An operation that is decided and not yet over."""
+class Reshaping:
+    """The operators of a run, and the faults that are aimed at their operations."""
 
-    def __init__(self, records: tuple[CellRecord, ...], hosts: list[SimulatedHost]) -> None:
-        self.records = records
-        self.waiting = hosts
-        """The members of the cells that have not applied the records, in the order of the steps."""
-        self.is_free = False
-        """Whether the first participant has applied them, so that the others may follow."""
+    def __init__(self, world: World, oracle: Oracle, faults: FaultInjector) -> None:
+        self._world = world
+        self._oracle = oracle
+        self._faults = faults
+        self._random = world.stream("reshaping")
+        self._aims = world.stream("reshaping", "aims")
+        self.operators: list[SimulatedOperator] = []
+        self._over = False
+        if self.is_on:
+            world.disk_listeners.append(self._durable)
 
     @property
-    def cells(self) -> list[CellId]:
-        return [record.name for record in self.records]
-
-    def leads(self, host: SimulatedHost) -> bool:
-        return any(record.leader == host.broker for record in self.records)
-
-
-class Reshaping:
-    """Decides SHIFTs, and lets the brokers concerned apply them."""
-
-    def __init__(self, world: World, aim: Callable[[SimulatedHost], None]) -> None:
-        """``aim`` arms a crash of a host inside its next sync, if that fault may strike now."""
-        self._world = world
-        self._aim = aim
-        self._random = world.stream("reshaping")
-        self._steps: list[_Step] = []
-        self._over = False
-        self.decided = 0
-        """The number of operations that were decided."""
+    def is_on(self) -> bool:
+        """Whether the tree changes in this run."""
+        return self._world.options.reshape_rate > 0
 
     def start(self) -> None:
         """Schedule the operations."""
-        if self._world.options.reshape_rate > 0:
+        if self.is_on:
             self._plan()
 
     def stop(self) -> None:
-        """Decide nothing new; what is decided is still applied, also if the first one stays down."""
+        """Request nothing new; what was requested continues."""
         self._over = True
-        for step in self._steps:
-            if not step.is_free:
-                self._follow(step)
+        for operator in self.operators:
+            operator.connect()
 
     def outstanding(self) -> list[str]:
-        """Return the operations that the leaders in the core have not applied."""
-        core = self._world.core
-        return [
-            f"{host.broker} has not applied the records of {', '.join(step.cells)}"
-            for step in self._steps
-            for host in step.waiting
-            if host in core
+        """Return the operations that have no end yet, and the locks that are left (R-5)."""
+        found = [
+            f"{operator.name}: {operator.what} has no reply"
+            for operator in self.operators
+            if operator.outcome is None
         ]
+        for host in self._world.hosts.values():
+            for record in host.disk.records.values():
+                if isinstance(record, OperationRecord) and record.participants:
+                    found.append(f"{host.broker}: {record.op} is {record.phase.name}")
+                elif isinstance(record, LockRecord):
+                    found.append(f"{host.broker} has the lock of {record.op}")
+        return found
+
+    # --- operations ----------------------------------------------------------------------------
 
     def _plan(self) -> None:
         delay = self._random.expovariate(self._world.options.reshape_rate)
         self._world.after(int(delay * 1_000_000), self._strike)
 
     def _strike(self) -> None:
-        if not self._over:
+        if self._over:
+            return
+        several = [each for each in self._world.tree.cells if len(_active(each)) > 1]
+        if several and self._random.random() < HAND_OVER_SHARE:
+            self._hand_over(self._random.choice(several))
+        else:
             self._shift()
-            self._plan()
-
-    # --- decisions -----------------------------------------------------------------------------
+        self._plan()
 
     def _shift(self) -> None:
-        """Decide SHIFT(i, j, k) for random cells that are not locked."""
-        tree, random = self._world.tree, self._random
-        locked = {cell for step in self._steps if self._is_locked(step) for cell in step.cells}
-        rows = [
-            (i, j, k)
-            for j in tree.names
-            for i in tree.graph.neighbours(j)
-            for k in tree.graph.neighbours(j)
-            if i != k and locked.isdisjoint((i, j, k))
-        ]
-        if not rows:
+        """Request SHIFT(i, j, k) of random cells, whether or not another operation has them."""
+        tree = self._world.tree
+        inner = [cell for cell in tree.names if len(tree.graph.neighbours(cell)) > 1]
+        if inner:
+            j = self._random.choice(inner)
+            i, k = self._random.sample(tree.graph.neighbours(j), 2)
+            leader = tree.records[j].leader or tree.records[j].brokers[0]
+            self._request(OperationKind.SHIFT, leader, i, j, k)
+
+    def _hand_over(self, record: CellRecord) -> None:
+        others = [broker for broker in _active(record) if broker != record.leader]
+        if record.leader and others:
+            member = self._random.choice(others)
+            self._request(OperationKind.HAND_OVER, record.leader, record.name, member=member)
+
+    def _request(
+        self, kind: OperationKind, leader: str, *cells: str, member: str | None = None
+    ) -> None:
+        host = self._world.hosts[leader]
+        name = f"o{len(self.operators) + 1}"
+        operator = SimulatedOperator(self._world, self._oracle, name, host, kind, cells, member)
+        self._world.note(name, f"requests {operator.what}")
+        self._world.count_fault(kind.name.lower().replace("_", " "))
+        self.operators.append(operator)
+        operator.connect()
+
+    # --- aims ----------------------------------------------------------------------------------
+
+    def _durable(self, host: SimulatedHost, change: StorageChange) -> None:  # noqa: ARG002
+        """A phase of an operation is durable: sometimes strike one of the brokers concerned."""
+        record = change.record if type(change) is PutRecord else None
+        if self._over or not isinstance(record, OperationRecord | LockRecord):
             return
-        i, j, k = random.choice(rows)
-        records = shifted(*(tree.records[cell] for cell in (i, j, k)))
-        self._world.note("world", f"SHIFT({i}, {j}, {k}) is decided")
-        self._world.count_fault("shift")
-        self.decided += 1
-        self._world.tree.learn(records)
-        step = _Step(records, self._ordered(records, random.choice((i, k))))
-        self._steps.append(step)
-        self._apply(step, step.waiting[0])
-
-    def _is_locked(self, step: _Step) -> bool:
-        return not step.is_free or any(map(step.leads, step.waiting))
-
-    def _ordered(self, records: tuple[CellRecord, ...], first: CellId) -> list[SimulatedHost]:
-        """Return the members of the cells: the leader of one cell first, the others at random.
-
-        In some operations the broker with the most receivers is the last.
-        """
-        world, random = self._world, self._random
-        hosts = [world.hosts[broker] for record in records for broker in record.brokers]
-        leader = next(record.leader for record in records if record.name == first)
-        hosts.remove(world.hosts[leader])
-        random.shuffle(hosts)
-        if random.random() < 0.3:
-            hosts.sort(key=_receivers)
-        return [world.hosts[leader], *hosts]
-
-    # --- steps ---------------------------------------------------------------------------------
-
-    def _follow(self, step: _Step) -> None:
-        """The first participant has stepped: the others follow, each after a delay."""
-        step.is_free = True
-        at_most = int(self._random.choice((1_000, 20_000, 300_000, 3_000_000)))
-        at_most = int(at_most * self._world.options.pace)
-        delays = sorted(self._random.randrange(1 + at_most) for _ in step.waiting)
-        for host, delay in zip(step.waiting, delays, strict=True):
-            self._world.after(delay, partial(self._apply, step, host))
-
-    def _apply(self, step: _Step, host: SimulatedHost) -> None:
-        """Let a broker apply the records; look later whether the step has become durable."""
-        if self._has_applied(step, host):
-            if host in step.waiting:
-                step.waiting.remove(host)
-            if not step.is_free:
-                self._follow(step)
-            if not step.waiting and step in self._steps:
-                self._steps.remove(step)
+        if not record.participants or self._aims.random() >= AIMED_SHARE:
             return
-        process = host.process
-        machine = None if process is None else process.machine
-        if isinstance(machine, Broker) and machine.is_running and process and not process.paused:
-            if self._random.random() < 0.1:
-                self._aim(host)
-            machine.apply_records(step.records)
-            self._world.happen(process, None)
-        self._world.after(
-            RETRY_US + self._world.options.sync_us_max, partial(self._apply, step, host)
-        )
+        hosts = [self._world.hosts[each.broker] for each in record.participants]
+        soon = self._aims.randrange(int(20_000 * self._world.options.pace) + 1)
+        match self._aims.randrange(3):
+            case 0:
+                self._world.after(soon, partial(self._faults.bounce, self._aims.choice(hosts)))
+            case 1:
+                self._faults.aim(self._aims.choice(hosts))
+            case _:
+                members = [self._world.hosts[b] for each in record.records for b in each.brokers]
+                self._world.after(0, partial(self._faults.hold_up, max(members, key=_receivers)))
 
-    def _has_applied(self, step: _Step, host: SimulatedHost) -> bool:
-        """Return whether the record of the own cell is on disk, or a newer one."""
-        stored = host.disk.records.get(("neighbourhood",))
-        if not isinstance(stored, NeighbourhoodRecord):
-            return False
-        own = next(record for record in step.records if record.name == host.cell)
-        return any(cell.name == own.name and cell.version >= own.version for cell in stored.cells)
+
+def _active(record: CellRecord) -> list[str]:
+    return [each.broker for each in record.members if each.role is CellRole.ACTIVE]
 
 
 def _receivers(host: SimulatedHost) -> int:
@@ -202,5 +178,4 @@ def _receivers(host: SimulatedHost) -> int:
     machine = None if host.process is None else host.process.machine
     if not isinstance(machine, Broker) or not machine.is_running:
         return 0
-    routed = machine.components.router.routed.values()
-    return sum(len(each.attachments) for each in routed)
+    return sum(len(each.attachments) for each in machine.components.router.routed.values())

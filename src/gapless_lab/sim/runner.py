@@ -94,7 +94,7 @@ class SimulationRun:
         self.oracle = Oracle(self.world)
         self.workload = Workload(self.world, self.oracle)
         self.faults = FaultInjector(self.world, self.workload)
-        self.reshaping = Reshaping(self.world, self.faults.aim)
+        self.reshaping = Reshaping(self.world, self.oracle, self.faults)
         self.world.observers += [make(self) for make in observers]
 
     def play(self) -> RunResult:
@@ -124,6 +124,8 @@ class SimulationRun:
         """Heal the core; everything required must come, also what is then published once more."""
         self.workload.stop()
         self.reshaping.stop()
+        if self.reshaping.is_on and not self._end_operations():
+            return
         self.faults.heal()
         deadline = self.world.now + self.options.liveness_ms * 1_000
         if self._settle(deadline):
@@ -131,6 +133,18 @@ class SimulationRun:
             self._settle(deadline + self.options.liveness_ms * 500)
         # anything that comes after all is done is spurious
         self.world.run_until(self.world.now + 2 * SLICE_US)
+
+    def _end_operations(self) -> bool:
+        """Run with all hosts and links until every operation on the tree has ended."""
+        self.faults.mend()
+        deadline = self.world.now + self.options.liveness_ms * 1_000
+        while unfinished := self.reshaping.outstanding():
+            if self.world.now >= deadline:
+                self.world.violate("R-5", "; ".join(unfinished[:5]))
+            if self.world.stopped:
+                return False
+            self.world.run_until(self.world.now + SLICE_US)
+        return True
 
     def _settle(self, deadline: int) -> bool:
         """Run until nothing is outstanding; report a violation at the deadline."""
@@ -168,7 +182,7 @@ class SimulationRun:
                 (sound if whole else broken).append(stream)
                 if self.world.hosts[stream.broker] in core and not whole:
                     corrupt.append(stream)
-        found = self.reshaping.outstanding()
+        found: list[str] = []
         for publisher in self.workload.publishers:
             if publisher.host in core:
                 found += publisher.unfinished()

@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Final
 
 from gapless.core.ids import CellId
 from gapless.messages.overlay import CellRecord
-from gapless.messages.records import NeighbourhoodRecord, PutRecord, StorageChange
+from gapless.messages.records import (
+    NeighbourhoodRecord,
+    OperationPhase,
+    OperationRecord,
+    PutRecord,
+    StorageChange,
+)
 from gapless.overlay.cell_records import Records, by_name, is_live
 from gapless.overlay.neighbourhood import Neighbourhood, Topology
 
@@ -28,6 +34,9 @@ __all__ = ["CellGraph", "WorldTree", "live_edges"]
 Edges = Mapping[CellId, tuple[CellId, ...]]
 
 _NONE: Final[Records] = {}
+
+_DECIDED: Final = frozenset({OperationPhase.COMMITTED, OperationPhase.FINISHED})
+"""An operation in these phases is committed: its records are decided."""
 
 
 class CellGraph:
@@ -113,8 +122,14 @@ class WorldTree:
     def durable(self, host: SimulatedHost, change: StorageChange) -> None:
         """Learn from a change that has reached a disk."""
         del host
-        if type(change) is PutRecord and type(change.record) is NeighbourhoodRecord:
-            self.learn(change.record.cells)
+        record = change.record if type(change) is PutRecord else None
+        match record:
+            case NeighbourhoodRecord():
+                self.learn(record.cells)
+            case OperationRecord() if record.phase in _DECIDED:
+                self.learn(record.records)
+            case _:
+                pass
 
     def learn(self, records: Iterable[CellRecord]) -> None:
         """Take the records that are newer than the known ones (RS-1)."""
