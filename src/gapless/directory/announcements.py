@@ -235,7 +235,10 @@ class Announcements:
         if held is not None and not self._is_update(held, update):
             self._confirm(announce.pubend, held, update)
             return False
-        self._store(announce.pubend, update)
+        # cellmates have or get another path from its source: if they told each other what they have
+        # heard from each other, two paths would go around among three of them for ever
+        is_new = held is None or held.version != update.version
+        self._store(announce.pubend, update, to_cellmates=is_new or cell != own)
         if announce.tombstone:
             self._context.call_later(
                 microseconds(s=self._context.parameters.tombstone_ttl_s),
@@ -273,14 +276,17 @@ class Announcements:
             source in neighbourhood and known.shape_version >= neighbourhood.shape_version(source)
         )
 
-    def _store(self, pubend: PubendId, known: KnownPubend) -> None:
+    def _store(self, pubend: PubendId, known: KnownPubend, *, to_cellmates: bool = True) -> None:
         self.known[pubend] = known
-        self._announce(pubend, known)
+        self._announce(pubend, known, to_cellmates=to_cellmates)
 
-    def _announce(self, pubend: PubendId, known: KnownPubend) -> None:
+    def _announce(self, pubend: PubendId, known: KnownPubend, *, to_cellmates: bool = True) -> None:
+        own = self._context.identity.cell
         for peer in self._peers.open_peers():
             cell = self._tree.neighbourhood.cell_of(peer)
-            if cell is not None and self._concerns(cell, known):
+            if cell is None or (cell == own and not to_cellmates):
+                continue
+            if self._concerns(cell, known):
                 self._context.send(peer, self._message(pubend, known, cell))
 
     def _concerns(self, cell: CellId, known: KnownPubend) -> bool:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any, Protocol
 
 from gapless.core.context import Context
@@ -138,8 +139,10 @@ class PeerSessions:
                 last = self._context.take_messages_to(peer)
                 if last and held.active is not None:
                     held.active.send(last)
-                self.end_relayed(peer)
-                held.direct.end()
+                # the one in use last: the end of that one must not begin to use the other
+                ends = [partial(self.end_relayed, peer), held.direct.end]
+                for end in ends if held.is_direct else reversed(ends):
+                    end()
         self._review_full()
         self._admit(neighbourhood)
 

@@ -315,6 +315,10 @@ class Edge:
         """Return the brokers that are sources, also those with incomplete tables."""
         return tuple(held.sender for held in self._held.values() if held.since is None)
 
+    def senders(self) -> tuple[tuple[BrokerId, CellId], ...]:
+        """Return the brokers that have a table here of their own, with their cells."""
+        return tuple((held.sender, held.cell) for held in self._held.values())
+
     def note_known(self, sender: BrokerId, pubend: PubendId, announcement_version: int) -> bool:
         """A broker has announced a pubend; return whether its SHB is newly claimed for it."""
         held = self._held.get(sender)

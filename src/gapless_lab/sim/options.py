@@ -18,6 +18,7 @@ from gapless.core.parameters import Parameters
 from gapless.overlay.neighbourhood import Topology
 from gapless_lab.sim.limits import draw_limits, paced
 from gapless_lab.sim.regions import with_regions
+from gapless_lab.sim.reshaping import with_reshaping
 from gapless_lab.sim.shapes import SHAPES, tree
 from gapless_lab.sim.situations import add_situation
 
@@ -140,6 +141,10 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How likely a cell of the core has lost brokers for ever, up to δ whole cells in a row."""
     inner_cuts: float = 0.0
     """How likely a link in the core stays cut, if a route over other links exists."""
+
+    # the tree
+    reshape_rate: float = 0.0
+    """Operations on the tree, a second."""
 
     # the phases
     safety_ms: int = 2_000
@@ -267,7 +272,7 @@ def draw(seed: int) -> SimulationOptions:
     ordinary = with_redundancy(draw_ordinary(seed))
     rare = _also_staging(add_situation(ordinary).with_(together=together))
     drawn = with_regions(_with_conflicting_names(_often_failing_over(rare)))
-    return _with_leaving_clients(_with_restarting_programs(drawn))
+    return with_reshaping(_with_leaving_clients(_with_restarting_programs(drawn)))
 
 
 def with_redundancy(options: SimulationOptions) -> SimulationOptions:

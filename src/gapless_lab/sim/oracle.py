@@ -103,8 +103,7 @@ class Oracle:
         """By name: the greatest epoch that was ever on disk, and its broker."""
         self.writers: dict[str, WriterChecker] = {}
         """The checkers of writers that stage, by writer."""
-        for host in world.hosts.values():
-            host.disk.listeners.append(self.durable)
+        world.disk_listeners.append(self.durable)
 
     def filter(self, text: str) -> Filter:
         """Return the filter of a text."""
