@@ -283,7 +283,7 @@ class Broker:
 
     @property
     def lock(self) -> LockRecord | None:
-        found = self.disk.get(("operation_lock",))
+        found = self.disk.get(("operation lock",))
         assert found is None or isinstance(found, LockRecord)
         return found
 
