@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gapless.core.ids import PubendId
 from gapless.messages.clients import (
     FilterSet,
     RefusalCause,
@@ -17,6 +18,7 @@ from gapless.messages.clients import (
     Unsubscribe,
     Unsubscribed,
 )
+from gapless.messages.closing import ClosePubend, ClosePubendReply
 from gapless.messages.operating import (
     BrokerReply,
     BrokerRetired,
@@ -43,6 +45,7 @@ CALLS: list[tuple[Callable[[int], Any], type]] = [
     (lambda number: SetDurableFilter(number, "desk", "n > 3"), FilterSet),
     (lambda number: RemoveDurable(number, "desk", force=True), Unsubscribed),
     (lambda number: RetireBroker(number, "b2", "c2"), BrokerRetired),
+    (lambda number: ClosePubend(number, PubendId("quotes")), ClosePubendReply),
 ]
 
 

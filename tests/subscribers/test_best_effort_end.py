@@ -39,6 +39,11 @@ class Owner:
         self.context = Context(Identity("n", "n", 1), DEFAULTS)
         self.end = BestEffortSubend(self.context, P, self, self)
 
+    def is_sealed(self, pubend: PubendId) -> bool:
+        """Return False: no pubend is closed here."""
+        del pubend
+        return False
+
     def leaf_candidates(self, pubend: PubendId) -> list[Candidate]:
         assert pubend == P
         return [Candidate("r", 0)]

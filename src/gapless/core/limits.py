@@ -75,8 +75,7 @@ FILTER_STEPS_MAX: Final = 500_000
 """Steps to expand a filter to its normal form. Bounds a hostile filter at a second."""
 
 INT_DIGITS_MAX: Final = 64
-"""Digits of an integer in a filter that are converted. A longer one is above INT_MAX in any case
-and is reported so. Python's conversion takes quadratic time."""
+"""Digits of an integer in a filter that are converted; a longer one is reported as above INT_MAX."""
 
 PATTERN_MEMORY_MAX: Final = 32 * 1024 * 1024
 """Bytes of cached compiled patterns in one process: about ten thousand usual patterns."""
@@ -113,8 +112,7 @@ TABLE_PARTS_MAX: Final = 4_096
 """Parts of one table in transfer. A part is a frame, so a larger table would not fit in memory."""
 
 COVERER_LOOKS_MAX: Final = 256
-"""Conjunctions that are tested for whether they cover a new one and have an earlier start than its
-coverer. If one is not tested, a subscription may start later, but never wrongly."""
+"""Conjunctions that are tested as coverers of a new one. With more, a subscription may start later."""
 
 ROUTES_CACHED_MAX: Final = 4_096
 """Cached results of the sufficiency test per edge. Others are computed again."""
@@ -170,8 +168,11 @@ HOSTING_BROKERS_MAX: Final = 65_536
 keeps logs until its subscription expires."""
 
 RETIREMENTS_MAX: Final = 4_096
-"""Retirements and returns that are kept. All are sent at the start of a session. Beyond the limit
-the oldest is forgotten, and its broker is waited for again until it is retired again."""
+"""Retirements and returns that are kept, and sent at the start of a session. Beyond it the oldest
+is forgotten, and its broker is waited for again until it is retired again."""
+
+TOMBSTONES_MAX: Final = 65_536
+"""Closed pubends that a broker remembers, so that no id is given twice. Then it closes no more."""
 
 RETURNED_PUBENDS_MAX: Final = 64
 """Pubends that a broker names when it returns from a retirement; any other that it had is lost. The
@@ -487,7 +488,7 @@ IN_FLIGHT_CHUNKS_MAX: Final = 8
 """Chunks that may be unanswered; a caller that adds more waits."""
 
 GAPS_KEPT: Final = 1_000
-"""Reported gaps that were not raised; the oldest are dropped first."""
+"""Reported gaps, not raised, and reported ends of pubends; the oldest are dropped first."""
 
 ACK_PUBENDS_MAX: Final = 256
 """Pubends of one acknowledgement of a client; a frame has room for so many of the longest names."""

@@ -32,5 +32,8 @@ class FeedPaths(Protocol):
     def leaf_candidates(self, pubend: PubendId) -> list[Candidate]:
         """Return the brokers that may feed the leaf of this broker, best first (R7)."""
 
+    def is_sealed(self, pubend: PubendId) -> bool:
+        """Return whether a pubend is sealed: its stream is silent for ever (RS-32)."""
+
     def shape_versions(self, feeder: BrokerId) -> tuple[tuple[CellId, ShapeVersion], ...]:
         """Return this broker's shape versions of the cells between a feeder and itself."""

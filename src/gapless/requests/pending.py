@@ -221,6 +221,14 @@ class PendingRequests:
                 pending.stop_waiting()
                 self._wait(pending)
 
+    def end_all(self, pubend: PubendId) -> None:
+        """End all requests to a pubend that is a tombstone, without callbacks."""
+        queued = [*self._queue.get(pubend, {}).values()]
+        for pending in queued:
+            self.end(pending)
+        for pending in [each for each in self._active.values() if each.pubend == pubend]:
+            self.end(pending)
+
     def is_awaited(self, request: int) -> bool:
         """Return whether a reply to an attempt is still accepted."""
         return request in self._by_id

@@ -10,12 +10,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from gapless.messages.clients import RefusalCause, Refused
+from gapless.messages.closing import ClosePubend
 from gapless.messages.operating import RemoveDurable, RetireBroker, SeekDurable, SetDurableFilter
 from gapless.runtime.authentication import ClientIdentity
 
 __all__ = ["OPERATOR_REQUESTS", "refusal_of"]
 
 OPERATOR_REQUESTS: Final[Mapping[type, str]] = {
+    ClosePubend: "close pubends of other clients",
     RemoveDurable: "end durable subscriptions of other clients",
     RetireBroker: "retire brokers",
     SeekDurable: "move durable subscriptions without their clients",

@@ -12,6 +12,7 @@ from gapless.core.limits import FRAME_BYTES_MAX
 from gapless.core.numbers import ClientCount, Count
 from gapless.messages import (
     clients,
+    closing,
     mobility,
     operating,
     overlay,
@@ -110,6 +111,7 @@ Request: TypeAlias = (
     | clients.LeaveSubscription
     | clients.FindDurable
     | reading.ReadLog
+    | closing.ClosePubend
     | operating.RetireBroker
     | operating.ListPartitions
     | operating.GetBroker
@@ -140,6 +142,7 @@ Notice: TypeAlias = (
     | clients.Delivery
     | clients.Progress
     | clients.Gap
+    | clients.Closed
     | clients.SubscriptionEnded
     | clients.FilterSet
     | clients.FilterChanged
@@ -147,6 +150,7 @@ Notice: TypeAlias = (
     | clients.DurableFound
     | reading.ReadPart
     | operating.BrokerRetired
+    | closing.ClosePubendReply
     | operating.PartitionTable
     | clients.Refused
     | operating.BrokerReply

@@ -44,6 +44,7 @@ from gapless.core.events import (
 )
 from gapless.messages import (
     clients,
+    closing,
     mobility,
     operating,
     overlay,
@@ -212,6 +213,11 @@ CODED: Final[tuple[type, ...]] = (
     operating.LagReply,
     records.TickCeilingRecord,
     clients.LeaveSubscription,
+    # closing
+    clients.Closed,
+    closing.ClosePubend,
+    closing.ClosePubendReply,
+    records.TombstoneRecord,
 )
 """The number of a class is its index here; lines are renamed and added at the end, never moved."""
 
@@ -232,6 +238,7 @@ KEY_WORDS: Final = (
     "pubend location",
     "retirement",
     "subscription",
+    "tombstone",
 )
 """The first part of every record key; its number represents it."""
 

@@ -32,6 +32,7 @@ from gapless.messages.records.pubend import (
     PublisherRecord,
     StreamEpochRecord,
     TickCeilingRecord,
+    TombstoneRecord,
 )
 from gapless.messages.records.staging import CommitRecord, StagedRecord
 from gapless.messages.records.subscribers import (
@@ -70,5 +71,6 @@ __all__ = [
     "StreamEpochRecord",
     "SubscriptionRecord",
     "TickCeilingRecord",
+    "TombstoneRecord",
     "TrimLog",
 ]

@@ -25,6 +25,7 @@ from gapless.messages.records.pubend import (
     PublisherRecord,
     StreamEpochRecord,
     TickCeilingRecord,
+    TombstoneRecord,
 )
 from gapless.messages.records.staging import CommitRecord, StagedRecord
 from gapless.messages.records.subscribers import JoinedPubendRecord, SubscriptionRecord
@@ -50,6 +51,7 @@ Record: TypeAlias = (
     | PubendRecord
     | StreamEpochRecord
     | TickCeilingRecord
+    | TombstoneRecord
     | MemberRecord
     | LogHoldRecord
     | KnownHostRecord
