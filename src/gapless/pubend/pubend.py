@@ -494,8 +494,5 @@ class Pubend(StreamEnd):
 
     @property
     def _used(self) -> int:
-        """The time of use to store for a publisher that is used now; ticks never fall.
-
-        By the clock alone, a publisher would look unused after a clock that was behind is corrected.
-        """
+        """The time of use of a publisher that is used now, also by a clock that is behind."""
         return max(self._context.clock, self.last)
