@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gapless.core.ids import PubendId
 from gapless.messages.clients import (
     FilterSet,
     RefusalCause,
@@ -17,6 +18,7 @@ from gapless.messages.clients import (
     Unsubscribe,
     Unsubscribed,
 )
+from gapless.messages.closing import ClosePubend, ClosePubendReply
 from gapless.messages.operating import (
     BrokerReply,
     BrokerRetired,
@@ -57,6 +59,7 @@ CALLS: list[tuple[Callable[[int], Any], type]] = [
     (lambda number: OpRequest(number, NO_PLAN, OperationKind.SHIFT, ("a", "b", "c")), OpReply),
     (lambda number: ReadmitBroker(number, "b7"), OpReply),
     (lambda number: TakeOverCell(number, ()), TakeoverReply),
+    (lambda number: ClosePubend(number, PubendId("quotes")), ClosePubendReply),
 ]
 
 

@@ -54,6 +54,11 @@ class Owner:
         self.number = attach.number
         return attach
 
+    def is_sealed(self, pubend: PubendId) -> bool:
+        """Return False: no pubend is closed here."""
+        del pubend
+        return False
+
     def leaf_candidates(self, pubend: PubendId) -> list[Candidate]:
         assert pubend == P
         return [Candidate("r", 0)]

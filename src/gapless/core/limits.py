@@ -171,8 +171,11 @@ HOSTING_BROKERS_MAX: Final = 65_536
 """Moves of subscriptions that are remembered, or a former host keeps logs until its copy expires."""
 
 RETIREMENTS_MAX: Final = 4_096
-"""Retirements and returns that are kept. All are sent at the start of a session. Beyond the limit
-the oldest is forgotten, and its broker is waited for again until it is retired again."""
+"""Retirements and returns that are kept, and sent at the start of a session. Beyond it the oldest
+is forgotten, and its broker is waited for again until it is retired again."""
+
+TOMBSTONES_MAX: Final = 65_536
+"""Closed pubends that a broker remembers, so that no id is given twice. Then it closes no more."""
 
 RETURNED_PUBENDS_MAX: Final = 64
 """Pubends that a broker names when it returns from a retirement; any other that it had is lost. All
@@ -488,7 +491,7 @@ IN_FLIGHT_CHUNKS_MAX: Final = 8
 """Chunks that may be unanswered; a caller that adds more waits."""
 
 GAPS_KEPT: Final = 1_000
-"""Reported gaps that were not raised; the oldest are dropped first."""
+"""Reported gaps, not raised, and reported ends of pubends; the oldest are dropped first."""
 
 ACK_PUBENDS_MAX: Final = 256
 """Pubends of one acknowledgement of a client; a frame has room for so many of the longest names."""

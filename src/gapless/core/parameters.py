@@ -191,6 +191,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     machine itself takes 0 for no limit."""
     retention_s: int = 604_800
     """How long a log is retained for replay beyond what members need, as far as it fits."""
+    close_wait_s: int = 60
+    """How long a pubend that is closed at once still waits for members and log holds."""
     disk_free_bytes_min: int = 0
     """The broker warns if less is free on its disk. 0: a tenth of the disk, at most 10 GiB."""
     staged_bytes_max: int = 268_435_456

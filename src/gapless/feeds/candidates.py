@@ -65,6 +65,11 @@ class FeedCandidates:
         known = self._known(pubend)
         return known is not None and known.properties.quality is Quality.BEST_EFFORT
 
+    def is_sealed(self, pubend: PubendId) -> bool:
+        """Return whether a pubend is sealed: its stream is silent for ever (RS-32)."""
+        known = self._known(pubend)
+        return known is not None and known.sealed is not None
+
     def candidates(self, pubend: PubendId) -> list[Candidate]:
         """Return the brokers that may feed this router, best first (R7)."""
         known = self._known(pubend)

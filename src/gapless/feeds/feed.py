@@ -416,8 +416,12 @@ class Feed:
     def _refresh(self) -> None:
         if self._state is FeedState.CLOSED:
             return
-        silent_us = self._context.now - self._progress
-        self._plan_refresh(is_idle=2 * max(silent_us, self._gap_us) >= self._refresh_us)
+        # a sealed stream is silent for ever: what is missing of it shows in the feeder's replies
+        is_sealed = self._paths.is_sealed(self._pubend)
+        silent_us = 0 if is_sealed else self._context.now - self._progress
+        self._plan_refresh(
+            is_idle=is_sealed or 2 * max(silent_us, self._gap_us) >= self._refresh_us
+        )
         if self._current is None:
             return
         dct_us, missing = microseconds(ms=self._context.parameters.dct_ms), self._missing_since

@@ -29,11 +29,17 @@ from gapless.core.limits import BEST_EFFORT_ROWS_MAX, ROW_BYTES_MAX, ROW_EVENTS_
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.overlay import Quality
-from gapless.messages.records import PubendRecord, PublisherRecord
+from gapless.messages.records import DeleteRecord, PubendRecord, PublisherRecord, StorageChange
 from gapless.messages.streams import Events, KnowledgeRange, Member, Publication
 from gapless.packed.encode import in_rows
+from gapless.pubend.drain import sealed_reason
 from gapless.pubend.protocols import Outlet
-from gapless.pubend.publishers import Publishers, refuse_unadvertised, with_ticks
+from gapless.pubend.publishers import (
+    ClosedRefusalError,
+    Publishers,
+    refuse_unadvertised,
+    with_ticks,
+)
 
 __all__ = ["BestEffortPubend"]
 
@@ -75,7 +81,22 @@ class BestEffortPubend:
         """The row of this step and those of later steps."""
         self.top: Tick = 0
         """The last tick that was assigned."""
-        context.call_later(self._review_us, self._review)
+        self.sealed: Tick | None = None
+        """0 when the pubend is closed: it has no positions."""
+        self._review_timer = context.call_later(self._review_us, self._review)
+
+    # --- the end -----------------------------------------------------------------------------
+
+    def refuse_when_sealed(self) -> None:
+        """Refuse everything when the pubend is closed (RS-32)."""
+        if self.sealed is not None:
+            raise ClosedRefusalError(sealed_reason(self.record.pubend))
+
+    def erase(self) -> tuple[StorageChange, ...]:
+        """End the pubend; return the changes that erase its records (RS-33)."""
+        self.sealed = 0
+        self._review_timer.cancel()
+        return (DeleteRecord(self.record.key),)
 
     # --- publishing --------------------------------------------------------------------------
 
@@ -99,6 +120,7 @@ class BestEffortPubend:
     ) -> None:
         """Send the events of a batch that were not sent before, and call back with its ticks."""
         del refused  # every refusal raises PublishRefusedError
+        self.refuse_when_sealed()
         held = self._publishers.get(publisher, session)
         refuse_unadvertised(self._advertised, events)
         repeated = min(len(events), max(0, held.last_sequence + 1 - first))
@@ -168,6 +190,6 @@ class BestEffortPubend:
         return microseconds(s=self._context.parameters.publisher_ttl_s) // 8
 
     def _review(self) -> None:
-        self._context.call_later(self._review_us, self._review)
+        self._review_timer = self._context.call_later(self._review_us, self._review)
         limit = microseconds(s=self._context.parameters.publisher_ttl_s)
         self._publishers.forget_unused(self._context.clock - limit)

@@ -57,12 +57,14 @@ class MemberEpochs:
         call.
         """
         epochs, version = self._end.stream_epochs, self._end.record.announcement_version
+        if self._end.sealed is not None:
+            return  # an epoch would need a tick
         if epochs and epochs[-1].announcement_version != version:
             self._open(self._members.vector(self.claim, self._context.now))
 
     def update(self) -> None:
         """Open a new epoch if members or claims have changed; the rate is limited (R31)."""
-        if self._is_due:
+        if self._is_due or self._end.sealed is not None:
             return
         wait = self._rate.wait(self._context.now)
         if wait:

@@ -139,6 +139,16 @@ class Router:
         routed.stream.forget_up_to(up_to)
         routed.stream_epochs.forget(stream_epochs, self._context.parameters.stream_epochs_kept)
 
+    def end(self, pubend: PubendId) -> None:
+        """Forget a pubend that is a tombstone, with its receivers and its feed (RS-34)."""
+        routed = self._routed.pop(pubend, None)
+        if routed is None:
+            return
+        self._withheld.pop(pubend, None)
+        for key in [*routed.attachments]:
+            self._attachments.drop(routed, key)
+        routed.end()
+
     # --- queries -----------------------------------------------------------------------------
 
     @property
@@ -391,6 +401,8 @@ class Router:
 
     def _found(self, routed: RoutedPubend, knowledge: KnowledgeRange) -> None:
         """Send a range that was read from a log of this broker to answer nacks."""
+        if self._routed.get(routed.pubend) is not routed:
+            return  # the pubend has ended
         self.take(routed, knowledge, first=False, opens=False)
 
     def cached(self, pubend: PubendId, low: Tick, high: Tick) -> list[KnowledgeRange]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from gapless.messages.clients import RefusalCause, Refused
+from gapless.messages.closing import ClosePubend
 from gapless.messages.operating import RemoveDurable, RetireBroker, SeekDurable, SetDurableFilter
 from gapless.messages.reshape import OpRequest, ReadmitBroker, TakeOverCell
 from gapless.runtime.authentication import ClientIdentity
@@ -19,6 +20,7 @@ __all__ = ["OPERATOR_REQUESTS", "refusal_of"]
 OPERATOR_REQUESTS: Final[Mapping[type, str]] = {
     OpRequest: "change the tree",
     ReadmitBroker: "readmit brokers",
+    ClosePubend: "close pubends of other clients",
     RemoveDurable: "end durable subscriptions of other clients",
     RetireBroker: "retire brokers",
     SeekDurable: "move durable subscriptions without their clients",

@@ -82,6 +82,10 @@ class Filters:
             advertisement, version, best_effort=best_effort
         )
 
+    def pubend_ended(self, pubend: PubendId) -> None:
+        """A pubend is a tombstone: no subscription gets a cursor on it any more."""
+        self.announced_pubends.pop(pubend, None)
+
     def served_at(self, pubend: PubendId, version: int) -> None:
         """A stream epoch of a pubend has an announcement version that may not be known here yet.
 

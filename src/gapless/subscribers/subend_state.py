@@ -1,7 +1,7 @@
 """The states of a subend, and its listener (R42, R43).
 
 A subend is :class:`Joining` until its membership is on disk, then :class:`Open` with a feed, and at
-last :class:`Closed`. Its stream has :class:`NoBase` until a feeder or the PHB has sent its first
+last :class:`Left`. Its stream has :class:`NoBase` until a feeder or the PHB has sent its first
 tick; then it has a :class:`~gapless.stream.horizon.DoubtHorizon`.
 """
 
@@ -18,7 +18,7 @@ from gapless.messages.streams import KnowledgeRange, Publication
 if TYPE_CHECKING:
     from gapless.subscribers.subend import Subend
 
-__all__ = ["Closed", "Joining", "NoBase", "Open", "SubendListener"]
+__all__ = ["Joining", "Left", "NoBase", "Open", "SubendListener"]
 
 
 class SubendListener(Protocol):
@@ -42,6 +42,9 @@ class SubendListener(Protocol):
     def advanced(self, subend: Subend) -> None:
         """The horizon has moved."""
 
+    def end_reached(self, subend: Subend) -> None:
+        """The horizon is at the last tick of a sealed pubend."""
+
     def stalled(self, subend: Subend) -> None:
         """The stream is stalled because its log is corrupt there, or continues."""
 
@@ -64,7 +67,7 @@ class Open(NamedTuple):
     feed: Feed
 
 
-class Closed:
+class Left:
     """This SHB has left the pubend."""
 
     __slots__ = ()

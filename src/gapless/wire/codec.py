@@ -12,6 +12,7 @@ from gapless.core.limits import FRAME_BYTES_MAX
 from gapless.core.numbers import ClientCount, Count
 from gapless.messages import (
     clients,
+    closing,
     mobility,
     operating,
     overlay,
@@ -132,6 +133,7 @@ Request: TypeAlias = (
     | clients.LeaveSubscription
     | clients.FindDurable
     | reading.ReadLog
+    | closing.ClosePubend
     | operating.RetireBroker
     | reshape.OpRequest
     | reshape.TakeOverCell
@@ -166,6 +168,7 @@ Notice: TypeAlias = (
     | clients.Delivery
     | clients.Progress
     | clients.Gap
+    | clients.Closed
     | clients.SubscriptionEnded
     | clients.FilterSet
     | clients.FilterChanged
@@ -175,6 +178,7 @@ Notice: TypeAlias = (
     | operating.BrokerRetired
     | reshape.OpReply
     | reshape.TakeoverReply
+    | closing.ClosePubendReply
     | operating.PartitionTable
     | clients.Refused
     | operating.BrokerReply

@@ -74,6 +74,8 @@ FAILOVER_SHARE: Final = 0.1
 
 LEAVING_SHARE: Final = 0.25
 """The share of seeds whose clients leave durable subscriptions, if they have any."""
+CLOSINGS_SHARE: Final = 0.1
+"""The share of seeds in which clients close pubends."""
 
 RESTARTS_SHARE: Final = 0.15
 """The share of seeds in which programs start again and look for their durable subscriptions."""
@@ -180,6 +182,8 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Writers that stage and commit."""
     stage_rate: float = 0.0
     """Batches that these writers start, a second."""
+    close_rate: float = 0.0
+    """Pubends that clients close, a second."""
     forgotten_positions: float = 0.1
     """How often a durable client reconnects without its own position."""
     reads: float = 1.0
@@ -272,7 +276,8 @@ def draw(seed: int) -> SimulationOptions:
     ordinary = with_redundancy(draw_ordinary(seed))
     rare = _also_staging(add_situation(ordinary).with_(together=together))
     drawn = with_regions(_with_conflicting_names(_often_failing_over(rare)))
-    return with_reshaping(_with_leaving_clients(_with_restarting_programs(drawn)))
+    drawn = _with_leaving_clients(_with_restarting_programs(drawn))
+    return with_reshaping(_with_closings(drawn))
 
 
 def with_redundancy(options: SimulationOptions) -> SimulationOptions:
@@ -373,6 +378,23 @@ def _with_leaving_clients(options: SimulationOptions) -> SimulationOptions:
     if random.random() >= LEAVING_SHARE or not options.durable:
         return options
     return options.with_(leave_rate=random.choice((1.0, 5.0, 20.0)) * 0.1 / options.pace)
+
+
+def _with_closings(options: SimulationOptions) -> SimulationOptions:
+    """Return the options with clients that close pubends, in some seeds; others do not change.
+
+    Writers that stage and publishers that conflict about names have seeds of their own.
+    """
+    random = Random(f"{options.seed}/closings")  # noqa: S311
+    if random.random() >= CLOSINGS_SHARE or options.staged_writers or options.conflicting_names:
+        return options
+    return options.with_(
+        close_rate=random.choice((0.5, 2.0)) * 0.1 / options.pace,
+        pubends=max(2, options.pubends),
+        publishers=max(3, options.publishers),
+        durable=max(0.5, options.durable),
+        limits={**options.limits, "close_wait_s": 1},
+    )
 
 
 def draw_ordinary(seed: int) -> SimulationOptions:

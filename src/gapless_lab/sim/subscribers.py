@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from gapless.core.ids import BrokerId, PubendId
 from gapless.messages.clients import (
     Ack,
+    Closed,
     Credit,
     Delivery,
     FilterSet,
@@ -194,6 +197,8 @@ class SimulatedSubscriber(SimulatedClient):
         is_new_program = search is not None and search.restarted
         start = self._resume_start() if self._resuming and not is_new_program else self._start
         self._requested_starts.append(start)
+        closed = tuple(self.checker.closed)
+        named = start if not closed else msgspec.structs.replace(start, closed=closed)
         self._subscribing = self.next_request()
         self._credit, self._unreturned_credit = self._window, 0
         text = self.checker.old_filter
@@ -213,7 +218,7 @@ class SimulatedSubscriber(SimulatedClient):
                 self.checker.name,
                 text,
                 self.durable,
-                start,
+                named,
                 self.checker.order,
                 self._credit,
                 self.world.options.expiry_s,
@@ -269,6 +274,10 @@ class SimulatedSubscriber(SimulatedClient):
         elif isinstance(notice, Progress):
             self.checker.progressed(notice.position)
             self._ack_silence(notice.position)
+        elif isinstance(notice, Closed):
+            self.checker.pubend_closed(notice.pubend, notice.last)
+            if self.durable and notice.last:
+                self._acknowledge(((notice.pubend, notice.last + 1),))
         elif isinstance(notice, Gap):
             self.checker.gap(notice.pubend, notice.low, notice.high)
         elif isinstance(notice, Subscribed):

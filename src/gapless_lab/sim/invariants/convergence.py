@@ -75,7 +75,7 @@ class ConvergenceInvariant(Invariant):
         streams = [
             each
             for each in self.oracle.streams.values()
-            if each.broker in inside and not self.oracle.is_corrupt(each)
+            if each.broker in inside and not self.oracle.is_corrupt(each) and each.sealed is None
         ]
         shbs = {machine.context.identity.shb for machine in machines}
         times = self._settled_times(machines)
@@ -90,7 +90,7 @@ class ConvergenceInvariant(Invariant):
                     f"{me}: partition {each}" for each in machine.components.partitions.table()
                 ]
             found += [f"{me}: {line}" for line in self._streams(machine, streams)]
-        if whole and len(streams) == len(self.oracle.streams):
+        if whole and not any(map(self.oracle.is_corrupt, self.oracle.streams.values())):
             found += _second_hosts(machines)
         return found
 
