@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from functools import partial
 from typing import Any, Protocol
 
 from gapless.core.context import Context
@@ -95,6 +94,8 @@ class PeerSessions:
         self._peers: dict[BrokerId, Peer] = {}
         self._numbers: dict[BrokerId, Iterator[int]] = {}
         """The session numbers by broker, also of those that left the neighbourhood."""
+        self._leaving: frozenset[BrokerId] = frozenset()
+        """During a step: the brokers that left the neighbourhood, to which no session opens."""
         self._relays = Relays(context, self)
         self._admit(neighbourhood)
         self._heartbeat_us = microseconds(ms=context.parameters.heartbeat_ms)
@@ -133,16 +134,15 @@ class PeerSessions:
         a Hello when its link is up.
         """
         neighbourhood = change.new
-        brokers = set(neighbourhood.all_brokers())
+        self._leaving = frozenset(self._peers).difference(neighbourhood.all_brokers())
         for peer, held in self._peers.items():
-            if peer not in brokers:
+            if peer in self._leaving:
                 last = self._context.take_messages_to(peer)
                 if last and held.active is not None:
                     held.active.send(last)
-                # the one in use last: the end of that one must not begin to use the other
-                ends = [partial(self.end_relayed, peer), held.direct.end]
-                for end in ends if held.is_direct else reversed(ends):
-                    end()
+                self.end_relayed(peer)
+                held.direct.end()
+        self._leaving = frozenset()
         self._review_full()
         self._admit(neighbourhood)
 
@@ -276,7 +276,7 @@ class PeerSessions:
         self._review_full()
         self._end_relayed_over(session.peer)
         other = held.other_open(session)
-        if other is not None:
+        if other is not None and session.peer not in self._leaving:
             self._activate(held, other)
 
     def _activate(self, held: Peer, session: PeerSession) -> None:

@@ -26,6 +26,7 @@ from gapless_lab.sim.invariants.fencing import FencingInvariant
 from gapless_lab.sim.invariants.global_state import GlobalState
 from gapless_lab.sim.invariants.limits import LimitInvariant
 from gapless_lab.sim.invariants.monitor import Invariant, InvariantMonitor
+from gapless_lab.sim.invariants.operations import OperationInvariant
 from gapless_lab.sim.invariants.retention import ReportInvariant, RetentionInvariant
 from gapless_lab.sim.invariants.silence import SilenceInvariant
 from gapless_lab.sim.invariants.starts import StartInvariant
@@ -53,6 +54,7 @@ INVARIANTS: tuple[Callable[[GlobalState], Invariant], ...] = (
     FeedInvariant,
     TreeInvariant,
     QuietEdgeInvariant,
+    OperationInvariant,
     FencingInvariant,
     DurabilityInvariant,
     LimitInvariant,

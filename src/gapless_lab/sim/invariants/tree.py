@@ -141,7 +141,11 @@ class TreeInvariant(Invariant):
 
 
 class QuietEdgeInvariant(Invariant):
-    """R-11: a step of the tree at a broker ends no feed whose path has no touched edge."""
+    """R-11: a step of the tree at a broker ends no feed whose path has no touched edge.
+
+    A broker that missed an operation on its own cell, or that does not know where a new neighbour
+    lay before, may renew all its feeds (RS-37).
+    """
 
     def __init__(self, global_state: GlobalState) -> None:
         super().__init__(global_state)
@@ -166,7 +170,7 @@ class QuietEdgeInvariant(Invariant):
         }
         before = self._before.get(me)
         self._before[me] = (view, feeders)
-        if before is not None and before[0] is not view:
+        if before is not None and before[0] is not view and not _forgets_all(before[0], view):
             self._check(machine, *before, feeders)
 
     def _check(
@@ -189,6 +193,12 @@ class QuietEdgeInvariant(Invariant):
                     f"{machine.context.identity.broker} loses the feed of {pubend} from {feeder} in "
                     f"a step that does not touch {path}",
                 )
+
+
+def _forgets_all(old: Neighbourhood, new: Neighbourhood) -> bool:
+    before, after = old.shape_version(old.own), new.shape_version(new.own)
+    is_one = before == after or (before.term, before.count + 1) == (after.term, after.count)
+    return not is_one or any(cell not in old for cell in new.neighbours)
 
 
 def _view(process: SimulatedProcess) -> Neighbourhood:
