@@ -174,9 +174,6 @@ RETIREMENTS_MAX: Final = 4_096
 """Retirements and returns that are kept, and sent at the start of a session. Beyond it the oldest
 is forgotten, and its broker is waited for again until it is retired again."""
 
-TOMBSTONES_MAX: Final = 65_536
-"""Closed pubends that a broker remembers, so that no id is given twice. Then it closes no more."""
-
 RETURNED_PUBENDS_MAX: Final = 64
 """Pubends that a broker names when it returns from a retirement; any other that it had is lost. All
 sessions start with the names. A broker with more names none, and all its pubends count as existing."""
