@@ -36,6 +36,7 @@ from gapless.subscribers.start_verification import StartVerification
 from gapless_lab.sim.failover_bugs import FAILOVER_BUGS
 from gapless_lab.sim.naming_bugs import NAMING_BUGS
 from gapless_lab.sim.planted_bugs import PlantedBug, constant, replaced
+from gapless_lab.sim.reshape_bugs import RESHAPE_BUGS
 from gapless_lab.sim.routing_bugs import ROUTING_BUGS
 from gapless_lab.sim.shipped_bugs import SHIPPED_BUGS
 
@@ -311,5 +312,6 @@ BUGS: Final = (
     *ROUTING_BUGS,
     *FAILOVER_BUGS,
     *NAMING_BUGS,
+    *RESHAPE_BUGS,
 )
 """Each must be detected within :data:`gapless_lab.sim.bug_hunt.SEEDS_MAX` seeds."""

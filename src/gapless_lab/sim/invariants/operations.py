@@ -44,8 +44,10 @@ class OperationInvariant(Invariant):
         """The operations that are committed on a disk, with that broker."""
         self._aborted: dict[OperationId, BrokerId] = {}
         self._proposed: dict[OperationId, tuple[CellRecord, ...]] = {}
-        self._undone: list[CellRecord] = []
-        """Records that only aborted operations proposed."""
+        self._done: set[CellRecord] = set(self.world.tree.records.values())
+        """All records that were ever decided."""
+        self._undone: set[CellRecord] = set()
+        """Records that aborted operations proposed; a later one may propose and decide the same."""
 
     def durable(self, host: SimulatedHost, change: StorageChange) -> None:
         """Look at a lock, a phase of an operation, or the records of a step."""
@@ -73,12 +75,10 @@ class OperationInvariant(Invariant):
                 if op not in self._committed and op.broker == host.broker:
                     self._check_locks(host, operation)
                 self._decided(op, host, self._committed, self._aborted)
-                self._undone = [each for each in self._undone if each not in operation.records]
+                self._done.update(operation.records)
             case OperationPhase.ABORTED:
                 self._decided(op, host, self._aborted, self._committed)
-                known = self.world.tree.records.values()
-                undone = self._proposed.get(op, ())
-                self._undone += [each for each in undone if each not in known]
+                self._undone.update(self._proposed.get(op, ()))
             case _:
                 pass
 
@@ -123,7 +123,7 @@ class OperationInvariant(Invariant):
 
     def _stepped(self, host: SimulatedHost, stored: NeighbourhoodRecord) -> None:
         for record in stored.cells:
-            if record in self._undone:
+            if record in self._undone and record not in self._done:
                 self.world.violate(
                     "R-6", f"{host.broker} applies {record!r}, which an aborted operation proposed"
                 )
