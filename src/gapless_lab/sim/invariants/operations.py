@@ -16,7 +16,7 @@ from gapless.messages.records import (
     StorageChange,
 )
 from gapless.messages.reshape import OperationId
-from gapless_lab.sim.invariants.global_state import GlobalState
+from gapless_lab.sim.invariants.global_state import GlobalState, broker_of
 from gapless_lab.sim.invariants.monitor import Invariant
 
 if TYPE_CHECKING:
@@ -113,13 +113,12 @@ class OperationInvariant(Invariant):
         if lock is None or lock.op in self._committed or lock.op in self._aborted:
             return
         coordinator = self.world.hosts.get(lock.coordinator)
-        records = () if coordinator is None else coordinator.disk.records.values()
-        for record in records:
-            if isinstance(record, OperationRecord) and record.op == lock.op:
-                self.world.violate(
-                    "R-5",
-                    f"{host.broker} drops the lock of {lock.op}, which is {record.phase.name}",
-                )
+        machine = None if coordinator is None else broker_of(coordinator)
+        known = None if machine is None else machine.components.operations.coordinator.get(lock.op)
+        if known is not None and known.phase is OperationPhase.PREPARING:
+            self.world.violate(
+                "R-5", f"{host.broker} drops the lock of {lock.op}, which is {known.phase.name}"
+            )
 
     def _stepped(self, host: SimulatedHost, stored: NeighbourhoodRecord) -> None:
         for record in stored.cells:
