@@ -37,8 +37,6 @@ OUT_OF_REACH: Final[dict[str, str]] = {
     "invalid page of cell records": _BROKEN_PEER,
     "unicast body above its limit": _BROKEN_PEER,
     "walk over the tree found too much": _BROKEN_PEER,
-    "question over an edge with another epoch": _SHAPE,
-    "question ended by a step of the tree": _SHAPE,
     "reply to another request": _BROKEN_PEER,
     "message of no component": _BROKEN_PEER,
     "leader deposed with a lock": _TAKEOVERS,
