@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from gapless.core.errors import UsageError
-from gapless.core.limits import DELTA_MAX, PARAMETER_MAX, PARAMETER_TIME_MAX
+from gapless.core.limits import DELTA_MAX, NACK_RANGES_MAX, PARAMETER_MAX, PARAMETER_TIME_MAX
 from gapless.core.plan_limits import PLAN_EXACT_CELLS_MAX
 
 __all__ = ["DEFAULTS", "Parameters", "allowed", "microseconds"]
@@ -261,7 +261,11 @@ _MAY_BE_ZERO: Final = frozenset(
 without a delay or a limit that nothing fits into."""
 
 
-_GREATEST = {"delta": DELTA_MAX, "plan_exact_cells": PLAN_EXACT_CELLS_MAX}
+_GREATEST = {
+    "delta": DELTA_MAX,
+    "nack_ranges_max": NACK_RANGES_MAX,
+    "plan_exact_cells": PLAN_EXACT_CELLS_MAX,
+}
 """The greatest values of parameters with limits of their own."""
 
 
