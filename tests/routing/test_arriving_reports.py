@@ -19,7 +19,8 @@ from gapless.core.limits import (
 )
 from gapless.core.parameters import DEFAULTS
 from gapless.core.ticks import TickRange
-from gapless.messages.streams import AckReport, DefineMemberSet, Nack
+from gapless.messages.streams import AckReport, DefineMemberSet, Member, Nack
+from gapless.routing.reports import Groups, grouped
 from tests.routing.test_reports import STOCKS, Relay, member
 
 MEMBERS = tuple(member(f"s{number}") for number in range(100))
@@ -158,3 +159,25 @@ def test_no_parameter_allows_a_longer_nack() -> None:
     msgspec.structs.replace(DEFAULTS, nack_ranges_max=NACK_RANGES_MAX)
     with pytest.raises(Exception, match="nack_ranges_max"):
         msgspec.structs.replace(DEFAULTS, nack_ranges_max=NACK_RANGES_MAX + 1)
+
+
+def test_reports_that_wait_for_a_feeder_are_not_grouped_again_in_every_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise each step with a new member looks at all reports that wait."""
+    relay = Relay()
+    relay.feeds = None
+    looked: list[int] = []
+
+    def counted(reports: list[tuple[int, Member]], groups_max: int) -> Groups:
+        looked.append(len(reports))
+        return grouped(reports, groups_max)
+
+    monkeypatch.setattr("gapless.routing.reports.grouped", counted)
+    for number in range(50):
+        relay.receives("x", [f"s{number}"], STOCKS, 5)
+        relay.reports.flush()
+    relay.feeds = "up"
+    relay.run(ms=600)
+    assert looked == [50]
+    assert [len(names) for names in relay.passed_on()] == [50]

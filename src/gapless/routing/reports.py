@@ -243,13 +243,13 @@ class ReportAggregator:
         oldest = self._context.now - microseconds(ms=self._context.parameters.ack_report_ttl_ms)
         for pubend in sorted(fresh):
             last = self._last_reports.get(pubend, {})
-            found = [last[shb] for shb in fresh[pubend] if shb in last and last[shb].at >= oldest]
-            feeder = self._feeders.feeder(pubend)
-            if not found or pubend in self._here:
+            if not last or pubend in self._here:
                 continue
+            feeder = self._feeders.feeder(pubend)
             if feeder is None:
                 self._fresh[pubend] = fresh[pubend]
                 continue
+            found = [last[shb] for shb in fresh[pubend] if shb in last and last[shb].at >= oldest]
             reports = [(each.tick, each.member) for each in found]
             for tick, group in grouped(reports, self._context.parameters.ack_groups):
                 for members in batched(group, REPORT_ITEMS_MAX):
