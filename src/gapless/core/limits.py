@@ -180,8 +180,8 @@ sessions start with the names. A broker with more names none, and all its pubend
 # --- streams ----------------------------------------------------------------------------------------
 
 NACK_REPLY_FRAMES_MAX: Final = 4
-"""Full frames in one reply to a nack, about. A longer reply could occupy a link beyond the session
-timeout. The receiver requests the rest again."""
+"""Full frames in one reply to a nack, about, so that a link is not occupied beyond the session timeout.
+The receiver requests the rest again."""
 
 NACK_RANGES_MAX: Final = 1_024
 """Ranges in one nack, and the greatest ``nack_ranges_max``."""
