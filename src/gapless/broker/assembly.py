@@ -56,8 +56,13 @@ from gapless.requests.carrier import PubendRequests
 from gapless.requests.reads import ReadCalls
 from gapless.requests.tree_walk import TreeWalks
 from gapless.requests.unicast import UnicastHandler, UnicastRequests
+from gapless.reshape.leader_requests import LeaderRequests
 from gapless.reshape.operations import OPERATION_MESSAGES, Operations
+from gapless.reshape.plan_calls import PlanCalls
+from gapless.reshape.plan_parts import LeaderOperations, SettledEdges, WalkedRecords
+from gapless.reshape.plans import PlanExecutor
 from gapless.reshape.step import TreeStep
+from gapless.reshape.tree_calls import OperatorTreeCalls
 from gapless.retirement.consequences import Retirement
 from gapless.retirement.retire_calls import RetireCalls
 from gapless.routing.reports import ReportAggregator
@@ -135,6 +140,7 @@ class Components(NamedTuple):
     stream_messages: StreamMessages
     step: TreeStep
     operations: Operations
+    plans: PlanExecutor
     inspection: InspectionCalls
     calls: tuple[Calls, ...]
     """The components that answer requests of clients."""
@@ -238,6 +244,15 @@ def assemble(
         stored.locks,
         stored.promises,
     )
+    leaders = LeaderRequests(context, step.records, tree_walks, unicast, operations.calls)
+    settling = SettledEdges(context, unicast, leaders, exchange.table_store)
+    plans = PlanExecutor(
+        context,
+        stored.plans[0] if stored.plans else None,
+        WalkedRecords(tree_walks),
+        LeaderOperations(leaders),
+        settling,
+    )
     return Components(
         tree,
         sessions,
@@ -275,6 +290,7 @@ def assemble(
         StreamMessages(context, router, reports, subends),
         step,
         operations,
+        plans,
         inspection,
         calls=(
             PublisherCalls(
@@ -290,9 +306,10 @@ def assemble(
             OperatorCalls(context, registry, corrupt, hosting, lookups),
             WriterCalls(context, hosted, staging, refusals),
             TreeCalls(context, tree_walks, unicast),
-            operations.calls,
+            OperatorTreeCalls(context, leaders),
+            PlanCalls(context, plans),
         ),
-        unicast_servers=(tree_walks,),
+        unicast_servers=(tree_walks, leaders, settling),
     )
 
 
@@ -314,5 +331,6 @@ def start(components: Components, stored: StoredState, configured: Neighbourhood
     each.retirement.start()
     each.staging.start()
     each.operations.start()
+    each.plans.start()
     if each.tree.neighbourhood is not configured:
         each.control_sessions.update_links()  # the driver knows only the configured peers

@@ -11,6 +11,7 @@ __all__ = [
     "OPERATION_CELLS_MAX",
     "OPERATION_PARTICIPANTS_MAX",
     "REMAINDERS_NAMED_MAX",
+    "TREE_REQUESTS_MAX",
 ]
 
 OPERATION_CELLS_MAX: Final = 3
@@ -31,3 +32,6 @@ NEIGHBOURHOOD_CELLS_MAX: Final = 4_096
 
 REMAINDERS_NAMED_MAX: Final = 16
 """Things that are left at a cell which a refused DETACH names."""
+
+TREE_REQUESTS_MAX: Final = 32
+"""Operations that clients of one broker wait for at once. A further one is refused for now."""

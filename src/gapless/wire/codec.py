@@ -15,6 +15,7 @@ from gapless.messages import (
     mobility,
     operating,
     overlay,
+    plans,
     propagation,
     pubend_requests,
     reading,
@@ -136,6 +137,9 @@ Request: TypeAlias = (
     | reshape.OpRequest
     | reshape.TakeOverCell
     | reshape.ReadmitBroker
+    | plans.ApplyPlan
+    | plans.GetPlan
+    | plans.AbortPlan
     | operating.ListPartitions
     | operating.GetBroker
     | operating.GetTopology
@@ -175,6 +179,8 @@ Notice: TypeAlias = (
     | operating.BrokerRetired
     | reshape.OpReply
     | reshape.TakeoverReply
+    | plans.PlanReply
+    | plans.PlanAborted
     | operating.PartitionTable
     | clients.Refused
     | operating.BrokerReply
