@@ -79,6 +79,10 @@ class Held:
     def records(self) -> Collection[CellRecord]:
         return self._broker.disk_records.values()
 
+    @property
+    def may_join(self) -> bool:
+        return True
+
     def is_consistent(self, records: Collection[CellRecord]) -> bool:
         """No run has a broker in two cells that are both in the tree."""
         return bool(self._broker.name or records)

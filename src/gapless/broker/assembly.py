@@ -156,8 +156,10 @@ def assemble(
     corrupt_pubends: Mapping[PubendId, str],
     corrupt_subscriptions: Mapping[str, str],
     addresses: ClientAddresses,
+    *,
+    may_join: bool = False,
 ) -> Components:
-    """Create all components from the stored state."""
+    """Create all components from the stored state. With ``may_join`` the broker waits to be appended."""
     identity = context.identity
     sessions = PeerSessions(context, tree.neighbourhood, notifications)
     control = ControlSessions(context, tree, sessions, CONTROL_MESSAGES, notifications)
@@ -234,6 +236,7 @@ def assemble(
         record_exchange,
         (partitions, exchange, announcements, router, name_queries, walks, sessions, control),
         (announcements, exchange, router, subends, pubends),
+        may_join=may_join,
     )
     operations = Operations(
         context,

@@ -11,6 +11,7 @@ __all__ = [
     "OPERATION_CELLS_MAX",
     "OPERATION_PARTICIPANTS_MAX",
     "REMAINDERS_NAMED_MAX",
+    "TAKEOVER_ANSWERS_MAX",
     "TREE_REQUESTS_MAX",
 ]
 
@@ -35,3 +36,6 @@ REMAINDERS_NAMED_MAX: Final = 16
 
 TREE_REQUESTS_MAX: Final = 32
 """Operations that clients of one broker wait for at once. A further one is refused for now."""
+
+TAKEOVER_ANSWERS_MAX: Final = 8
+"""Requests for one takeover, most of them repeated ones, that are answered at its end."""

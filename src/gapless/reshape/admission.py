@@ -115,7 +115,7 @@ class Admission:
 
     def _refusal_of_newcomer(self, message: OpPrepare) -> OpRefused | None:
         own = self._records.own_record
-        if own.edges or own.brokers != (self._me,):
+        if not self._records.may_join or own.brokers != (self._me,):
             return OpRefused(message.op, RefusalReason.STALE, own)
         return self._refusal_of_contents(message)
 

@@ -68,6 +68,11 @@ class CellRecords:
         requested = (record for records in self._requested for record in records)
         return newest_records((*self._held.records(), *requested))
 
+    @property
+    def may_join(self) -> bool:
+        """Whether this broker can become a member of another cell, if it is alone in its own."""
+        return self._held.may_join and not self.own_record.edges
+
     def is_consistent(self, records: Collection[CellRecord]) -> bool:
         """Return whether a step with these records leads to a tree that this broker can take."""
         return self._held.is_consistent(records)

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from gapless.core.context import Context, Timer
 from gapless.core.ids import BrokerId, CellId, ShbId
 from gapless.core.parameters import microseconds
+from gapless.core.reshape_limits import TAKEOVER_ANSWERS_MAX
 from gapless.messages.overlay import CellRecord, CellRole
 from gapless.messages.reshape import (
     OperationKind,
@@ -224,7 +225,7 @@ class LeaderRequests:
         del requester
         assert isinstance(body, TakeOverCell)
         if self._takeover == body.replaced:
-            self._waiting = [*self._waiting[-_WAITING_MAX:], answer]
+            self._waiting = [*self._waiting[1 - TAKEOVER_ANSWERS_MAX :], answer]
             return
 
         def ended(reply: TakeoverReply) -> None:
@@ -237,10 +238,6 @@ class LeaderRequests:
             answer(TakeoverReply(0, done=False, text=reason))
         else:
             self._takeover, self._waiting = body.replaced, [answer]
-
-
-_WAITING_MAX: Final = 7
-"""Repeated requests for one takeover that are answered at its end, before the newest."""
 
 
 def _candidate(record: CellRecord, replaced: Collection[BrokerId]) -> BrokerId | None:

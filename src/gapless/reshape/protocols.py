@@ -20,6 +20,10 @@ class HeldRecords(Protocol):
     def own(self) -> CellId:
         """The cell of this broker."""
 
+    @property
+    def may_join(self) -> bool:
+        """Whether this broker can become a member of another cell, if it is alone in its own."""
+
     def record(self, cell: CellId) -> CellRecord | None:
         """Return the newest durable record of a cell, or None if none is held."""
 

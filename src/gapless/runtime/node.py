@@ -18,6 +18,7 @@ from typing import Any
 
 from gapless.audit.brokers import BrokerAudit
 from gapless.broker import Broker
+from gapless.broker.joining import joined_neighbourhood
 from gapless.core.address import Address
 from gapless.core.effects import Fetch, SetPeers, Write
 from gapless.core.errors import DiskFullError, UsageError
@@ -25,6 +26,7 @@ from gapless.core.events import MachineEvent, Stopping
 from gapless.core.ids import BrokerId
 from gapless.core.limits import ROW_BYTES_MAX
 from gapless.core.version import PROTOCOL_VERSIONS, VERSION
+from gapless.overlay.neighbourhood import Neighbourhood
 from gapless.runtime.acceptor import Acceptor
 from gapless.runtime.authentication import Authenticator
 from gapless.runtime.clients import CHECKS_PER_KEEPALIVE, ClientSessions
@@ -66,7 +68,9 @@ class Node:
         *,
         addresses: MutableMapping[BrokerId, Address] | None = None,
         on_failure: Callable[[BaseException], None] | None = None,
+        on_start_again: Callable[[], None] | None = None,
     ) -> None:
+        """``on_start_again`` is called when the broker has joined a tree: another node must follow."""
         self.settings = settings
         self.addresses = dict(settings.overlay.addresses) if addresses is None else addresses
         """The addresses of brokers. Nodes of one process may share it and add themselves."""
@@ -75,6 +79,9 @@ class Node:
         self.refused: dict[str, str] = {}
         """What could not be restored from disk, and why."""
         self._on_failure = on_failure
+        self._on_start_again = on_start_again
+        self.cell = settings.cell
+        """The cell of the broker. A newcomer gets another one when it is appended."""
         self._log = StructuredLog(broker=settings.name, cell=settings.cell)
         self._connections: OpenConnections[FramedConnection] = OpenConnections()
         self._repeating: list[asyncio.TimerHandle] = []
@@ -141,7 +148,7 @@ class Node:
         """Return the state for operators and monitoring."""
         return Health(
             broker=self.name,
-            cell=self.settings.cell,
+            cell=self.cell,
             overlay=self.settings.overlay.name,
             incarnation=self.broker.context.identity.incarnation,
             version=VERSION,
@@ -176,8 +183,12 @@ class Node:
         self.disk = DiskQueue(opened.store, loop, self._stored, ROW_BYTES_MAX)
         self.refused = opened.refused
         try:
+            joined = None
+            if self.settings.join:
+                joined = joined_neighbourhood(self.cell, opened.records)
+                self.cell = self.cell if joined is None else joined.own
             self._open_audit()
-            self._make(opened)
+            self._make(opened, joined)
             await self._bind()
             self.driver.handle(None)
             await self._ready
@@ -191,7 +202,7 @@ class Node:
 
     def _open_audit(self) -> None:
         if self.settings.audit is not None:
-            self._audit = BrokerAudit(self.settings.audit, self.name, self.settings.cell)
+            self._audit = BrokerAudit(self.settings.audit, self.name, self.cell)
 
     async def _serve(self) -> None:
         """Accept connections and dial the peers."""
@@ -225,15 +236,16 @@ class Node:
         )
         self.metrics_address = await self._web.start(self.settings.metrics)
 
-    def _make(self, opened: OpenedStore) -> None:
+    def _make(self, opened: OpenedStore, joined: Neighbourhood | None) -> None:
         settings, parameters = self.settings, self.settings.parameters
         overlay = settings.overlay
-        neighbourhood = overlay.topology_with_addresses().neighbourhood(
+        neighbourhood = joined or overlay.topology_with_addresses().neighbourhood(
             settings.cell, parameters.neighbourhood_radius
         )
+        is_alone = settings.join and joined is None
         self.broker = Broker(
             settings.name,
-            settings.cell,
+            self.cell,
             with_log_limits(parameters, settings.data, settings.disk_shared_by),
             neighbourhood,
             opened.records,
@@ -242,6 +254,7 @@ class Node:
             corrupt_subscriptions=opened.subscriptions,
             addresses=self.addresses,
             overlay=overlay.name,
+            may_join=is_alone,
         )
         self.driver = self.driver_class(self.broker, self, self._loop, self._fail)
         handle, handle_all = self.driver.handle, self.driver.handle_all
@@ -264,6 +277,7 @@ class Node:
             self.links,
             self._log,
             self._authenticator,
+            takes_clients=not is_alone,
         )
         self._is_made = True
 
@@ -336,6 +350,12 @@ class Node:
     def set_peers(self, wanted: SetPeers) -> None:
         """Have links with these brokers and no others."""
         self.links.set_peers(wanted)
+
+    def start_again(self) -> None:
+        """End this node in favour of another one."""
+        self._log.info("broker has joined a tree and starts again")
+        if self._on_start_again is not None:
+            self._on_start_again()
 
     def write(self, write: Write) -> None:
         """Make changes durable; publishers are paused while too many bytes are pending."""
