@@ -13,6 +13,7 @@
     │   ├── WrongBrokerError      another broker has it; has .broker
     │   ├── FencedError           a newer connection has it
     │   ├── NotAuthorisedError    it needs an operator token
+    │   ├── OperationRefusedError an operation on the tree is not possible; has .why
     │   ├── SlowConsumerError     a subscription that is not durable fell behind
     │   └── UnavailableError      not possible now; try again later
     │       └── HostUnknownError  a broker that may host a subscription is silent; has .silent
@@ -66,6 +67,7 @@ __all__ = [
     "IndexBusyError",
     "NewerFormatError",
     "NotAuthorisedError",
+    "OperationRefusedError",
     "OutcomeUnknownError",
     "PositionError",
     "ProtocolError",
@@ -172,6 +174,17 @@ class FencedError(RefusedError):
 
 class NotAuthorisedError(RefusedError):
     """The request needs an operator token, and the client has another one."""
+
+
+class OperationRefusedError(RefusedError):
+    """An operation on the tree is not possible, and the tree is as before.
+
+    ``why`` is the kind of the reason in words: stale, bound, not empty, name taken, unanswered, …
+    """
+
+    def __init__(self, reason: str, why: str = "") -> None:
+        self.why = why
+        super().__init__(reason)
 
 
 class SlowConsumerError(RefusedError):

@@ -10,6 +10,7 @@ __all__ = [
     "OPERATIONS_WAITING_MAX",
     "OPERATION_CELLS_MAX",
     "OPERATION_PARTICIPANTS_MAX",
+    "OVERLAY_REQUEST_BYTES_MAX",
     "REMAINDERS_NAMED_MAX",
     "TAKEOVER_ANSWERS_MAX",
     "TREE_REQUESTS_MAX",
@@ -39,3 +40,6 @@ TREE_REQUESTS_MAX: Final = 32
 
 TAKEOVER_ANSWERS_MAX: Final = 8
 """Requests for one takeover, most of them repeated ones, that are answered at its end."""
+
+OVERLAY_REQUEST_BYTES_MAX: Final = 4_194_304
+"""Bytes of a request to the supervisor of an overlay: the tree of some ten thousand cells."""
