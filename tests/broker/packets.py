@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from gapless.core.errors import ProtocolError
 from gapless.core.ids import BrokerId, MembershipId, PubendId, ShbId, VectorEntry, VirtualTime
@@ -50,6 +51,7 @@ from gapless.messages.overlay import (
     RelayProbe,
     Retire,
     TableState,
+    Term,
 )
 from gapless.messages.propagation import TableDelta, TableFull, TableId, TableRequest, TableStop
 from gapless.messages.pubend_requests import (
@@ -62,6 +64,26 @@ from gapless.messages.pubend_requests import (
     ReadReply,
     ReleaseLogHold,
     RequestDone,
+)
+from gapless.messages.reshape import (
+    OpAbort,
+    OpAborted,
+    OperationId,
+    OperationKind,
+    OperationOutcome,
+    OpFinish,
+    OpFinished,
+    OpInquire,
+    OpOutcome,
+    OpPrepare,
+    OpPrepared,
+    OpRefused,
+    OpSwitch,
+    OpSwitched,
+    Participant,
+    Promise,
+    RefusalReason,
+    Takeover,
 )
 from gapless.messages.streams import (
     AckExpected,
@@ -90,6 +112,8 @@ from gapless.messages.streams import (
 from gapless.messages.unicast import UnicastReply, UnicastRequest, Walk, Walked
 from gapless.overlay.cell_records import versions_of
 from gapless.overlay.session import PROTOCOL
+from gapless.reshape.changes import appended
+from gapless.reshape.proposals import expected_of
 from gapless.wire.codec import LINK_PACKETS, Message
 from gapless.wire.frames import HEADER_BYTES
 from tests.broker.harness import BrokerHarness, P
@@ -306,6 +330,60 @@ def _record_list(facts: Facts) -> Iterator[Any]:
 @_makes(RecordWant)
 def _record_want(facts: Facts) -> Iterator[Any]:
     yield RecordWant((facts.me, facts.peer))
+
+
+def _proposed(facts: Facts) -> tuple[OpPrepare, tuple[CellRecord, ...]]:
+    """Return the first message of the append of a new cell to that of the peer, and its records."""
+    op = OperationId(facts.peer, next(_fresh))
+    held = {each.name: each for each in facts.world.topology.cells}
+    own, cell, new = held[facts.me], held[facts.peer], f"z#{op}"
+    records = appended(new, (CellMember(f"z{next(_fresh)}"),), cell)
+    lead = [
+        Participant(each.name, CellMember(each.leader), each.term)
+        for each in (own, cell, records[0])
+    ]
+    lead.sort(key=lambda each: each.cell)
+    kind, expected = OperationKind.APPEND, (expected_of(cell),)
+    cells, participants = (new, cell.name), tuple(lead)
+    return (
+        OpPrepare(op, kind, cells, cell.name, cell.term, expected, participants, records),
+        records,
+    )
+
+
+@_makes(OpPrepare, OpAbort)
+def _prepare(facts: Facts) -> Iterator[Any]:
+    prepare, _ = _proposed(facts)
+    yield prepare
+    yield replace(prepare, op=OperationId(facts.peer, next(_fresh)))
+    yield OpAbort(prepare.op, prepare.cell, prepare.term)
+    yield OpAbort(prepare.op, prepare.cell, prepare.term, new_term=True)
+
+
+@_makes(OpSwitch, OpFinish, OpInquire, OpOutcome)
+def _decided(facts: Facts) -> Iterator[Any]:
+    prepare, records = _proposed(facts)
+    op, cell, term = prepare.op, prepare.cell, prepare.term
+    yield OpInquire(op, prepare.kind, cell, term, facts.peer, records)
+    yield OpOutcome(op, OperationOutcome.ABORTED, term)
+    yield OpFinish(op, cell, term)
+    yield OpSwitch(op, cell, Term(7, facts.peer), ())
+
+
+@_makes(OpPrepared, OpRefused, OpSwitched, OpFinished, OpAborted)
+def _answers(facts: Facts) -> Iterator[Any]:
+    op = OperationId(facts.me, next(_fresh))
+    record = next(each for each in facts.world.topology.cells if each.name == facts.peer)
+    yield OpPrepared(op, record)
+    yield OpRefused(op, RefusalReason.STALE, record)
+    yield from (OpSwitched(op), OpFinished(op), OpAborted(op))
+
+
+@_makes(Takeover, Promise)
+def _takeover(facts: Facts) -> Iterator[Any]:
+    yield Takeover((facts.peer,), Term(0, facts.peer), ())
+    yield Promise((facts.peer,), Term(), None, facts.world.topology.cells)
+    yield Promise((facts.me,), Term(), Term(3, facts.me))
 
 
 @_makes(Superseded)

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from gapless.cli.inspection import _tree
-from gapless.cli.main import EXIT_REFUSED, EXIT_WRONG_INPUT, main
+from gapless.cli.main import EXIT_NO_BROKER, EXIT_REFUSED, EXIT_WRONG_INPUT, main
 from gapless.client.sync import connect_sync
 from gapless.core.limits import SHOWN_CURSORS_LISTED_MAX
 from gapless.core.parameters import Parameters
@@ -489,3 +489,50 @@ def test_two_subscriptions_of_one_name_are_reported_and_one_is_removed(capsys: C
         capsys.readouterr()
         left = shown(capsys, "durable", "ls", "--all", "--url", url)["subscriptions"]
         assert [each["host"]["broker"] for each in left] == ["b1"]
+
+
+# --- closing pubends --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def closable() -> Iterator[SyncOverlay]:
+    """Two brokers that keep nothing for replay; b1 has the pubend orders with an event."""
+    quick = Parameters(retention_s=0, ack_ms=50, ack_report_ttl_ms=200)
+    with SyncOverlay("line:2", on_disk=False, parameters=quick) as overlay:
+        with connect_sync(overlay.url("b1")) as session, session.publisher("orders") as publisher:
+            publisher.publish({"n": 1})
+        yield overlay
+
+
+def test_a_pubend_is_closed_through_another_broker_and_listed(
+    closable: SyncOverlay, capsys: Captured
+) -> None:
+    url = closable.url("b2")
+    found = shown(capsys, "pubend", "ls", "ord*", "--url", closable.url("b1"))
+    assert [(each["pubend"], each["state"]) for each in found["pubends"]] == [("orders", "open")]
+    closed = shown(capsys, "pubend", "close", "orders", "--url", url)
+    assert (closed["pubend"], closed["state"], closed["waits_for"]) == ("orders", "closed", [])
+    (listed,) = shown(capsys, "pubend", "ls", "--url", closable.url("b1"))["pubends"]
+    assert (listed["state"], listed["last"]) == ("closed", closed["last"])
+    assert main(["pubend", "close", "orders", "--url", url]) == 0
+    assert capsys.readouterr().out == "orders is closed\n"
+
+
+def test_closing_shows_whom_it_waits_for_until_its_deadline(
+    closable: SyncOverlay, capsys: Captured
+) -> None:
+    url = closable.url("b1")
+    with connect_sync(url) as session, session.subscribe("TRUE", durable="desk") as events:
+        with session.publisher("orders") as publisher:
+            publisher.publish({"n": 2})
+        events.get()
+    arguments = ["pubend", "close", "orders", "--url", url]
+    assert main([*arguments, "--deadline", "2"]) == EXIT_NO_BROKER
+    shown_error = capsys.readouterr().err
+    assert "orders is sealed; it waits for the broker b1 for durable subscriptions" in shown_error
+    assert main([*arguments, "--no-wait"]) == 0
+    assert "orders is sealed" in capsys.readouterr().out
+    assert main(["pubend", "ls", "--limit", "1", "--url", url]) == 0
+    assert "sealed" in capsys.readouterr().out
+    assert main(["pubend", "close", "nothing", "--url", url]) == EXIT_REFUSED
+    assert "there is no pubend nothing" in capsys.readouterr().err

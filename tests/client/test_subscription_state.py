@@ -23,6 +23,7 @@ from gapless.core.errors import ClosedError, FencedError, RefusedError, SlowCons
 from gapless.core.ids import PubendId
 from gapless.messages.clients import (
     Ack,
+    Closed,
     Credit,
     Delivery,
     FilterChanged,
@@ -74,6 +75,7 @@ NOTICES: dict[type[Any], Any] = {
     Stalled: Stalled("desk", Q, "its log is corrupt"),
     Progress: Progress("desk", ((P, 40),)),
     Gap: Gap("desk", P, 21, 25),
+    Closed: Closed("desk", P, 30),
     FilterChanged: FilterChanged("desk", "price > 1", ((P, 20),)),
     SubscriptionEnded: SubscriptionEnded("desk", "another session has it"),
 }

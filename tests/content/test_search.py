@@ -8,7 +8,7 @@ import pytest
 
 from gapless.content import search
 from gapless.content.like import Pattern
-from gapless.content.search import SEARCHED_TEXT_MIN, first_start, starts
+from gapless.content.search import first_start, starts
 from gapless.core.limits import EVENT_TEXT_MAX, FILTER_PATTERN_MAX, FILTER_SEGMENT_MAX
 
 ALPHABETS = ("ab", "abé", "a€b", "a😀b\0", "a\ud7ffb")
@@ -22,6 +22,18 @@ def naive(text: str, runs: list[tuple[int, str]]) -> int:
     )
 
 
+def naive_match(pattern: str, text: str) -> bool:
+    """Return whether a text matches, from the ends that each part of the pattern can reach."""
+    ends = {0}
+    for symbol in pattern:
+        if symbol == "%":
+            ends = set(range(min(ends), len(text) + 1)) if ends else ends
+        else:
+            allowed = {*text} if symbol == "_" else {symbol}
+            ends = {end + 1 for end in ends if text[end : end + 1] in allowed}
+    return len(text) in ends
+
+
 @pytest.mark.parametrize("alphabet", ALPHABETS)
 def test_all_positions_are_those_of_a_comparison_one_by_one(alphabet: str) -> None:
     dice = random.Random(alphabet)
@@ -32,20 +44,19 @@ def test_all_positions_are_those_of_a_comparison_one_by_one(alphabet: str) -> No
 
 
 @pytest.mark.parametrize("alphabet", ALPHABETS)
-def test_a_long_text_matches_as_a_short_one_does(
-    alphabet: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("length", [6, 40, 500, 1_000])
+def test_a_text_of_any_length_matches_as_by_all_positions_that_it_can_reach(
+    alphabet: str, length: int
 ) -> None:
     dice = random.Random(alphabet)
-    cases = []
+    matched = 0
     for _ in range(100):
-        text = "".join(dice.choices(alphabet, k=SEARCHED_TEXT_MIN + dice.randrange(20)))
-        pattern = Pattern.parse(
-            f"%{''.join(dice.choices(alphabet + '__%', k=dice.choice((5, 9, 18))))}%"
-        )
-        cases.append((pattern, text, pattern.matches(text)))
-    monkeypatch.setattr("gapless.content.like.SEARCHED_TEXT_MIN", 10**9)
-    assert [pattern.matches(text) for pattern, text, _ in cases] == [each for _, _, each in cases]
-    assert 0 < sum(each for _, _, each in cases) < len(cases)
+        text = "".join(dice.choices(alphabet, k=length + dice.randrange(20)))
+        wild = "".join(dice.choices(alphabet + "__%", k=dice.choice((3, 9, 18))))
+        matches = naive_match(f"%{wild}%", text)
+        assert Pattern.parse(f"%{wild}%").matches(text) is matches
+        matched += matches
+    assert matched
 
 
 @pytest.mark.parametrize("alphabet", ALPHABETS)
@@ -75,7 +86,11 @@ PATTERNS = {
 
 
 @pytest.mark.parametrize("what", PATTERNS)
-@pytest.mark.parametrize("text", ["a" * EVENT_TEXT_MAX, ("a" * 999 + "b") * 65])
+@pytest.mark.parametrize(
+    "text",
+    ["a" * 390, "a" * EVENT_TEXT_MAX, ("a" * 999 + "b") * 65],
+    ids=["short", "of one character", "of two characters"],
+)
 def test_the_work_of_a_search_is_bounded(
     what: str, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,8 +105,8 @@ def test_the_work_of_a_search_is_bounded(
 
     monkeypatch.setattr(search._Places, "of", counted)
     pattern.matches(text)
-    blocks = -(-EVENT_TEXT_MAX // search._BLOCK)
-    assert looks <= blocks * FILTER_SEGMENT_MAX + len(pattern)
+    blocks = -(-len(text) // search._BLOCK)
+    assert 0 < looks <= blocks * FILTER_SEGMENT_MAX + len(pattern)
 
 
 def test_a_character_that_is_absent_ends_the_search_of_a_long_pattern_at_once() -> None:

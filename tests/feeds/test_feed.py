@@ -42,6 +42,11 @@ class Table:
         assert pubend == P
         return self.found
 
+    def is_sealed(self, pubend: PubendId) -> bool:
+        """Return False: no pubend is closed here."""
+        del pubend
+        return False
+
     def leaf_candidates(self, pubend: PubendId) -> list[Candidate]:
         raise NotImplementedError(f"no leaf is fed with {pubend}")
 

@@ -14,6 +14,7 @@ from typing import Any, cast
 from gapless.client.event import Event
 from gapless.client.inbox import Inbox
 from gapless.client.link import _OF_SUBSCRIPTIONS, LinkUser, ReconnectingLink, SubscriptionListener
+from gapless.client.prefetch import PrefetchedEnd
 from gapless.client.requests import RequestNumbers
 from gapless.client.settings import SubscriptionOptions
 from gapless.client.subscription_state import ClientSubscriptionState
@@ -197,6 +198,8 @@ class Program(Client):
             item = self.inbox.prefetch.pop()
             if isinstance(item, Event):
                 taken.append(item.publication.payload.decode())
+            elif isinstance(item, PrefetchedEnd):
+                taken.append(f"end {item.last}")
             else:
                 taken.append(f"gap {item.low}-{item.high}")
         self.inbox.give_credit()

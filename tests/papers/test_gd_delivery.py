@@ -177,10 +177,10 @@ def test_if_only_messages_were_acknowledged_a_host_without_any_would_retain_the_
         return min(floor(reporting, subend), last.get(id(subend), 0))
 
     last: dict[int, Tick] = {}
-    pass_over, floor = Subend.pass_over, AckReporter._ack_floor
+    pass_over, floor = Subend.pass_over, AckReporter.ack_floor
     with (
         patched(Subend, "pass_over", note_messages),
-        patched(AckReporter, "_ack_floor", up_to_the_last_message),
+        patched(AckReporter, "ack_floor", up_to_the_last_message),
     ):
         assert not log_is_released_after_a_message_for_one_of_two()
 

@@ -24,6 +24,7 @@ from gapless.propagation.exchange import TableExchange
 from gapless.propagation.sufficiency import TableChoice
 from gapless.propagation.transfer import TableReceiver, TableUpdate
 from gapless.pubend.members import Claim, Members
+from gapless.subscribers import subend as subend_module
 from gapless.subscribers.groups import CursorGroups
 from gapless.subscribers.subend import Subend
 from gapless_lab.sim.planted_bugs import patched
@@ -95,7 +96,7 @@ def test_a_subscription_that_starts_with_any_message_misses_those_that_were_filt
             cursor.start_if_served(low, VirtualTime(2**62, 0))
 
     with (
-        patched(Subend, "_start_cursors", start_now),
+        patched(subend_module, "start_cursors", start_now),
         patched(CursorGroups, "is_covered", lambda _groups, _time: True),
     ):
         scenario = NewSubscription()

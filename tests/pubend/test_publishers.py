@@ -180,7 +180,7 @@ def test_a_forgotten_publisher_leaves_a_tick_ceiling_above_its_last_tick() -> No
     assert tick == last_logged(stored(bench))
     bench.clock += microseconds(s=20)
     bench.context.clock = bench.clock
-    bench.pubend._review_publishers()
+    bench.pubend.unused.review()
     bench.sync()
     assert stored(bench) == []
     assert ceiling(bench) >= tick

@@ -347,6 +347,6 @@ def test_a_publisher_that_is_forgotten_during_its_lookup_is_refused() -> None:
     bench.sync()
     bench.clock += microseconds(s=20)
     bench.context.clock = bench.clock
-    bench.pubend._review_publishers()
+    bench.pubend.unused.review()
     settle(bench)
     assert bench.refusals == ["publisher 'ann' is not open here; open it again"]

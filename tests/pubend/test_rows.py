@@ -6,6 +6,7 @@ import pytest
 
 from gapless.core.effects import Write
 from gapless.core.limits import (
+    BEST_EFFORT_ROWS_MAX,
     NACK_REPLY_FRAMES_MAX,
     NAME_MAX,
     PUBLISH_EVENTS_MAX,
@@ -109,12 +110,46 @@ def test_a_best_effort_batch_is_sent_in_bounded_rows(publisher: str, events: Eve
     session = harness.open(publisher).session
     answers: list[tuple[int, ...]] = []
     harness.pubend.publish(publisher, session, 1, events, answers.append, print)
+    assert len(harness.sent) == 1
+    while harness.next_step():
+        pass
     assert len(harness.sent) > 1
     for row in harness.sent:
         assert len(row.publications) <= ROW_EVENTS_MAX
         assert len(row.publications) == 1 or content_bytes(row) <= ROW_BYTES_MAX
     sent = [each.tick for row in harness.sent for each in row.publications]
     assert tuple(sent) == answers[0]
+
+
+def test_a_best_effort_batch_sends_one_row_in_each_step_and_others_wait_behind_it() -> None:
+    harness = PubendHarness()
+    session = harness.open()
+    events: Events = (({}, b""),) * (3 * ROW_EVENTS_MAX)
+    ticks: list[tuple[int, ...]] = []
+    harness.pubend.publish("ann", session.session, 1, events, ticks.append, print)
+    later = harness.publish(session, 1 + len(events), 7)
+    assert len(ticks[0]) == len(events), "the reply does not wait"
+    for rows in range(1, 6):
+        assert len(harness.sent) == rows
+        assert harness.next_step() is (rows < 5)
+    assert tuple(harness.ticks()) == ticks[0] + later
+    last = harness.publish(session, 2 + len(events), 8)
+    assert harness.ticks()[-1:] == [*last], "after the last row, the next one does not wait"
+
+
+def test_best_effort_rows_beyond_the_limit_are_dropped() -> None:
+    harness = PubendHarness()
+    session = harness.open()
+    events: Events = (({}, b""),) * (2 * ROW_EVENTS_MAX)
+    answers: list[tuple[int, ...]] = []
+    for batch in range(BEST_EFFORT_ROWS_MAX):
+        first = 1 + batch * len(events)
+        harness.pubend.publish("ann", session.session, first, events, answers.append, print)
+    assert harness.context.coverage_marks["best effort dropped"]
+    while harness.next_step():
+        pass
+    assert len(harness.sent) == BEST_EFFORT_ROWS_MAX
+    assert harness.ticks() == sorted(harness.ticks())
 
 
 def test_a_batch_of_too_many_events_is_refused() -> None:

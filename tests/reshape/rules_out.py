@@ -19,7 +19,7 @@ from gapless.reshape.operation_run import OperationRun
 from gapless.reshape.operations import Operations
 from gapless.reshape.participant import OperationLock
 from gapless.reshape.promises import Promises
-from gapless.reshape.takeover import Candidate
+from gapless.reshape.takeover import TakeoverCandidate
 
 __all__ = ["TAKEN_OUT"]
 
@@ -36,14 +36,14 @@ def participants_first(patch: Patch) -> None:
 
 def promises(patch: Patch) -> None:
     """A candidate decides by its own promise alone."""
-    wanted = Candidate._wanted
+    wanted = TakeoverCandidate._wanted
 
-    def alone(self: Candidate, term: Term) -> Any:
+    def alone(self: TakeoverCandidate, term: Term) -> Any:
         found = wanted(self, term)
         me = tuple(each for each in found.members if each.broker == self._me)
         return found._replace(members=me, unknown=())
 
-    patch.setattr(Candidate, "_wanted", alone)
+    patch.setattr(TakeoverCandidate, "_wanted", alone)
 
 
 def refusal_of_lower_terms(patch: Patch) -> None:
@@ -83,16 +83,16 @@ def locks_without_end(patch: Patch) -> None:
 
 def connected_cells(patch: Patch) -> None:
     """A candidate takes over its own cell alone."""
-    wanted = Candidate._wanted
+    wanted = TakeoverCandidate._wanted
 
-    def own_cell(self: Candidate, term: Term) -> Any:
+    def own_cell(self: TakeoverCandidate, term: Term) -> Any:
         replaced, self._replaced = self._replaced, frozenset()
         found = wanted(self, term)
         self._replaced = replaced
         members = tuple(each for each in found.members if each.broker not in replaced)
         return found._replace(members=members)
 
-    patch.setattr(Candidate, "_wanted", own_cell)
+    patch.setattr(TakeoverCandidate, "_wanted", own_cell)
 
 
 def new_term_at_abort(patch: Patch) -> None:

@@ -73,15 +73,15 @@ class Held:
     def own(self) -> CellId:
         return own_cell(self._broker.name, self._broker.disk_records, self._broker.cell)
 
+    @property
+    def may_join(self) -> bool:
+        return True
+
     def record(self, cell: CellId) -> CellRecord | None:
         return self._broker.disk_records.get(cell)
 
     def records(self) -> Collection[CellRecord]:
         return self._broker.disk_records.values()
-
-    @property
-    def may_join(self) -> bool:
-        return True
 
     def is_consistent(self, records: Collection[CellRecord]) -> bool:
         """No run has a broker in two cells that are both in the tree."""
@@ -282,7 +282,7 @@ class Broker:
 
     @property
     def lock(self) -> LockRecord | None:
-        found = self.disk.get(("operation_lock",))
+        found = self.disk.get(("operation lock",))
         assert found is None or isinstance(found, LockRecord)
         return found
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gapless.core.ids import PubendId
 from gapless.messages.clients import (
     FilterSet,
     RefusalCause,
@@ -17,6 +18,7 @@ from gapless.messages.clients import (
     Unsubscribe,
     Unsubscribed,
 )
+from gapless.messages.closing import ClosePubend, ClosePubendReply
 from gapless.messages.operating import (
     BrokerReply,
     BrokerRetired,
@@ -29,6 +31,15 @@ from gapless.messages.operating import (
     SetDurableFilter,
     TopologyReply,
 )
+from gapless.messages.reshape import (
+    OperationKind,
+    OperationRequestId,
+    OpReply,
+    OpRequest,
+    ReadmitBroker,
+    TakeOverCell,
+    TakeoverReply,
+)
 from gapless.runtime.authentication import AccessOptions
 from gapless.runtime.operator_requests import OPERATOR_REQUESTS
 from tests.runtime.nodes import World, run
@@ -38,11 +49,17 @@ from tests.tokens import Principals
 
 EARLIEST = StartPoint(StartKind.EARLIEST)
 
+NO_PLAN = OperationRequestId("a plan")
+
 CALLS: list[tuple[Callable[[int], Any], type]] = [
     (lambda number: SeekDurable(number, "desk", EARLIEST, force=True), DurableSeekDone),
     (lambda number: SetDurableFilter(number, "desk", "n > 3"), FilterSet),
     (lambda number: RemoveDurable(number, "desk", force=True), Unsubscribed),
     (lambda number: RetireBroker(number, "b2", "c2"), BrokerRetired),
+    (lambda number: OpRequest(number, NO_PLAN, OperationKind.SHIFT, ("a", "b", "c")), OpReply),
+    (lambda number: ReadmitBroker(number, "b7"), OpReply),
+    (lambda number: TakeOverCell(number, ()), TakeoverReply),
+    (lambda number: ClosePubend(number, PubendId("quotes")), ClosePubendReply),
 ]
 
 

@@ -19,6 +19,7 @@ from gapless.pubend.members import Members
 from gapless.routing.nacks import UpstreamRequests
 from gapless.stream.horizon import DoubtHorizon
 from gapless.stream.istream import IStream
+from gapless.subscribers import subend as subend_module
 from gapless.subscribers.cursor_state import FOREVER
 from gapless.subscribers.filter_change import FilterChanges
 from gapless.subscribers.filter_segments import FilterSegment, FilterSegments
@@ -175,7 +176,7 @@ def start_where_the_stream_is() -> ExitStack:
             cursor.start_if_served(low, VirtualTime(2**62, 0))
 
     stack = ExitStack()
-    stack.enter_context(patched(Subend, "_start_cursors", start_at_once))
+    stack.enter_context(patched(subend_module, "start_cursors", start_at_once))
     stack.enter_context(patched(CursorGroups, "is_covered", lambda _groups, _time: True))
     stack.enter_context(patched(FilterSegment, "is_served_at", lambda _segment, _time: True))
     return stack

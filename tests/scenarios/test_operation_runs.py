@@ -1,4 +1,4 @@
-"""Operations on the tree between whole brokers, while events are delivered (HA III.A, RS-5 to RS-18)."""
+"""Operations on the tree between whole brokers, while events are delivered (HA III.A, RS-5 to RS-10, RS-15 to RS-18)."""
 
 from __future__ import annotations
 

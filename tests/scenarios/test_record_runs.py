@@ -244,6 +244,17 @@ def test_a_network_at_rest_exchanges_no_records() -> None:
     assert all("records compared" not in world[name].coverage_marks for name in world.nodes)
 
 
+def test_a_peer_session_that_changes_its_route_compares_no_records() -> None:
+    world = World("a-b-c", delta=1)
+    world.records_travel = True
+    world.cut("a", "c")
+    assert world.wait(lambda: world["a"].components.sessions.route("c") == ("b",), s=5)
+    world.heal("a", "c")
+    world.run(s=20)
+    assert world["a"].components.sessions.is_direct("c")
+    assert not [each for each in world.sent if isinstance(each[3], RecordList)]
+
+
 def test_lost_records_are_told_again_by_comparison() -> None:
     world = World("p-n-c", cells={"p": ["p1", "p2"], "c": ["c1", "c2"]})
     world.records_travel = True

@@ -214,7 +214,7 @@ def test_a20_a_fast_clock_does_not_stall_total_order() -> None:
 
 
 def test_a20_without_a_limit_on_the_lead_all_streams_move_a_year_ahead() -> None:
-    with patched(Pubend, "_present", lambda pubend: pubend._context.clock):
+    with patched(Pubend, "present", lambda pubend: pubend._context.clock):
         assert pubend_a_year_ahead() == [(True, "q1")]
 
 
@@ -612,7 +612,7 @@ def test_a27_silence_advances_by_at_least_one_tick() -> None:
 
 def test_a27_without_that_advance_the_feed_looks_dead() -> None:
     def wait_for_the_clock(pubend: Pubend) -> None:
-        pubend._be_silent_until(pubend._present())
+        pubend._be_silent_until(pubend.present())
 
     with patched(Pubend, "_idle_once", wait_for_the_clock):
         flaps, _ = clock_back_while_idle()
@@ -629,7 +629,7 @@ def test_a27_without_its_own_tick_a_stream_epoch_starts_no_subscription() -> Non
         pubend._context.write((PutRecord(stream_epoch), *rows), lambda: None)
 
     def wait_for_the_clock(pubend: Pubend) -> None:
-        pubend._be_silent_until(pubend._present())
+        pubend._be_silent_until(pubend.present())
 
     with (
         patched(Pubend, "_idle_once", wait_for_the_clock),

@@ -150,6 +150,9 @@ def test_a_corrupt_record_refuses_its_owner(tmp_path: Path, record: Record, chan
             "configuration",
             "neighbourhood",
             "retirement",
+            "operation",
+            "operation lock",
+            "promise",
             "tick ceiling",
         }:
             with pytest.raises(CorruptionError, match="without it the broker must not start"):

@@ -19,7 +19,7 @@ from gapless.core.errors import (
 from gapless.core.events import Fetched, Written
 from gapless.core.ids import MembershipId, PubendId, ShbId, VectorEntry, VirtualTime
 from gapless.messages.clients import HostTime, Order, StartKind, StartPoint
-from gapless.messages.overlay import CellMember, PubendProperties, ShapeVersion, Term
+from gapless.messages.overlay import CellMember, CellRecord, PubendProperties, ShapeVersion, Term
 from gapless.messages.pubend_requests import LogHoldId
 from gapless.messages.records import (
     AppendPackedRow,
@@ -32,10 +32,14 @@ from gapless.messages.records import (
     IncarnationRecord,
     JoinedPubendRecord,
     KnownHostRecord,
+    LockRecord,
     LogHoldRecord,
     MemberRecord,
     MergeExclusionRecord,
     NeighbourhoodRecord,
+    OperationPhase,
+    OperationRecord,
+    PromiseRecord,
     PubendLocationRecord,
     PubendRecord,
     PublisherRecord,
@@ -56,6 +60,12 @@ from gapless.messages.records.plans import (
     PlannedStep,
     PlanOrder,
     PlanRecord,
+)
+from gapless.messages.reshape import (
+    OperationId,
+    OperationKind,
+    OperationRequestId,
+    Participant,
 )
 from gapless.storage import Storage
 from gapless.storage.codec import encode_row
@@ -119,6 +129,29 @@ RECORDS: tuple[Record, ...] = (
         (PlannedCell("b", Term(), ShapeVersion(Term(), 1)),),
         (NamedCell("x", "x#b1.2"),),
     ),
+    OperationRecord(
+        OperationId("b", 3),
+        OperationRequestId("plan", 4),
+        OperationKind.READMIT,
+        "c",
+        Term(1, "b"),
+        (Participant("c", CellMember("b"), Term(1, "b")),),
+        (CellRecord.first("c", ["b"], []),),
+        OperationPhase.COMMITTED,
+    ),
+    LockRecord(
+        OperationId("b", 3),
+        OperationKind.READMIT,
+        ("c",),
+        "b",
+        "c",
+        Term(1, "b"),
+        CellRecord.first("c", ["b"], []),
+        (Participant("c", CellMember("b"), Term(1, "b")),),
+        (CellRecord.first("c", ["b"], []),),
+        passed=True,
+    ),
+    PromiseRecord("c", Term(2, "d")),
 )
 
 

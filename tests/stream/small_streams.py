@@ -102,6 +102,11 @@ class Node:
             return []
         return [Candidate(self.feeder, 0)]
 
+    def is_sealed(self, pubend: PubendId) -> bool:
+        """Return False: no pubend is closed here."""
+        del pubend
+        return False
+
     def leaf_candidates(self, pubend: PubendId) -> list[Candidate]:
         raise NotImplementedError(f"there is no leaf for {pubend}")
 

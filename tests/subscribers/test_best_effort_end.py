@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from gapless.core.context import Context, Identity
+import msgspec
+
+from gapless.core.context import Context, Identity, nothing
 from gapless.core.ids import PubendId
-from gapless.core.parameters import DEFAULTS
+from gapless.core.parameters import DEFAULTS, Parameters
 from gapless.feeds.feed import Candidate
 from gapless.messages.overlay import PathEpochs, Quality
 from gapless.messages.streams import (
@@ -35,9 +38,12 @@ def knowledge(incarnation: int, *ticks: int) -> KnowledgeRange:
 class Owner:
     """Records what the end delivers, and offers one router as feeder."""
 
-    def __init__(self) -> None:
+    def __init__(self, parameters: Parameters = DEFAULTS) -> None:
         self.ticks: list[int] = []
-        self.context = Context(Identity("n", "n", 1), DEFAULTS)
+        self.most = 1_000
+        """How many events are matched in one step."""
+        self.continues: Callable[[], None] = nothing
+        self.context = Context(Identity("n", "n", 1), parameters)
         self.end = BestEffortSubend(self.context, P, self, self)
 
     def attach(self, at: BestEffortPosition | None = None) -> Attach:
@@ -47,6 +53,11 @@ class Owner:
         self.end.take_attached("r", Attached(P, attach.number, 0, relayed=False, at=at))
         self.number = attach.number
         return attach
+
+    def is_sealed(self, pubend: PubendId) -> bool:
+        """Return False: no pubend is closed here."""
+        del pubend
+        return False
 
     def leaf_candidates(self, pubend: PubendId) -> list[Candidate]:
         assert pubend == P
@@ -58,9 +69,44 @@ class Owner:
     def path_epochs(self, feeder: str) -> PathEpochs:
         raise NotImplementedError(f"a leaf has no shapes for {feeder}")
 
+    def count_matched(self, publications: tuple[Publication, ...], then: Callable[[], None]) -> int:
+        self.continues = then
+        return min(self.most, len(publications))
+
     def deliver_best_effort(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
         assert pubend == P
         self.ticks += [each.tick for each in publications]
+
+
+def test_events_beyond_the_work_of_a_step_are_delivered_later_and_in_order() -> None:
+    owner = Owner()
+    owner.attach()
+    owner.most = 2
+    owner.end.receive(owner.number, knowledge(1, 3, 5, 7))
+    owner.most = 0
+    owner.end.receive(owner.number, knowledge(1, 9))
+    assert owner.ticks == [3, 5]
+    owner.most = 1_000
+    owner.continues()
+    assert owner.ticks == [3, 5, 7, 9]
+    owner.continues()
+    assert owner.ticks == [3, 5, 7, 9]
+
+
+def test_events_that_wait_are_dropped_beyond_the_bytes_of_a_cache() -> None:
+    parameters = msgspec.structs.replace(DEFAULTS, cache_bytes=100)
+    owner = Owner(parameters)
+    owner.attach()
+    owner.most = 0
+    owner.end.receive(owner.number, knowledge(1, 3, 5))
+    for tick in range(7, 100):
+        owner.end.receive(owner.number, knowledge(1, tick))
+    owner.most = 1_000
+    owner.continues()
+    assert 3 < len(owner.ticks) < 30
+    assert owner.context.coverage_marks["best effort dropped"]
+    owner.end.receive(owner.number, knowledge(1, 200))
+    assert owner.ticks[-1] == 200
 
 
 def test_events_are_delivered_at_once_and_without_duplicates() -> None:

@@ -33,6 +33,8 @@ CALLS: dict[MembershipInput, Callable[[Membership], object]] = {
     MembershipInput.EXPIRED: Membership.expire,
     MembershipInput.REPLACED: Membership.replace,
     MembershipInput.LEFT: Membership.left,
+    MembershipInput.FINISHED: Membership.finish,
+    MembershipInput.TOMBSTONE: Membership.end,
 }
 
 

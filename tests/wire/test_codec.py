@@ -22,12 +22,14 @@ from gapless.messages import (
     propagation,
     pubend_requests,
     reading,
+    reshape,
     staging,
     streams,
     unicast,
 )
 from gapless.messages.overlay import Packet, PeerSessionId
 from gapless.messages.streams import KnowledgeRange, Publication, StreamData
+from gapless.reshape.operations import OPERATION_MESSAGES
 from gapless.wire import (
     CLIENT_NOTICES,
     CLIENT_REQUESTS,
@@ -66,14 +68,15 @@ def tagged(module: ModuleType) -> set[str]:
 def test_a_packet_may_carry_every_message_between_brokers() -> None:
     carried = {kind.__struct_config__.tag for kind in get_args(Message)}
     modules = (overlay, propagation, streams, pubend_requests, mobility, unicast)
-    defined = set().union(*map(tagged, modules))
-    assert carried == defined - CARRIED_OTHERWISE
+    operations = {kind.__name__ for kind in OPERATION_MESSAGES}
+    assert carried == set().union(*map(tagged, modules), operations) - CARRIED_OTHERWISE
 
 
 def test_every_message_of_clients_is_a_request_or_a_notice() -> None:
     both = {kind.__name__ for kind in (*get_args(Request), *get_args(Notice))}
-    defined = set().union(*map(tagged, (clients, operating, reading, staging)))
-    assert both - {"KeepAlive", "Disconnect"} == defined
+    operations = {kind.__name__ for kind in OPERATION_MESSAGES}
+    modules = (clients, operating, reading, reshape, staging)
+    assert both - {"KeepAlive", "Disconnect"} == set().union(*map(tagged, modules)) - operations
 
 
 def test_a_packet_survives_encoding_and_decoding() -> None:

@@ -21,6 +21,7 @@ from gapless.directory.locations import PubendLocations
 from gapless.directory.name_query import NameQueries
 from gapless.directory.names import PubendNames
 from gapless.directory.status import PubendStatuses
+from gapless.directory.tombstones import Tombstones
 from gapless.feeds.candidates import FeedCandidates
 from gapless.inspection.lag import LagMeter
 from gapless.inspection.show import InspectionCalls
@@ -47,6 +48,7 @@ from gapless.overlay.sessions import PeerSessions
 from gapless.overlay.tree import Tree
 from gapless.propagation.exchange import TableExchange
 from gapless.propagation.filtering import TableFiltering
+from gapless.pubend.closings import PubendClosings
 from gapless.pubend.pubends import AnyPubend, Pubends
 from gapless.pubend.publisher_calls import PublisherCalls
 from gapless.pubend.refusals import PubendRefusals
@@ -123,6 +125,7 @@ class Components(NamedTuple):
     reports: ReportAggregator
     pubends: Pubends
     staging: Staging
+    closings: PubendClosings
     requests: PubendRequests
     unicast: UnicastRequests
     tree_walks: TreeWalks
@@ -168,11 +171,19 @@ def assemble(
     hosted = HostedPubends[AnyPubend](corrupt_pubends)
     retirements = Retirements(context, sessions, stored.retirements, hosted, notifications)
     locations = PubendLocations(context, stored.locations)
+    tombstones = Tombstones(context, stored.tombstones)
     announcements = Announcements(context, tree, sessions, locations, notifications)
     status = PubendStatuses(
-        identity, sessions, partitions, hosted, retirements, announcements, locations
+        identity,
+        sessions,
+        partitions,
+        hosted,
+        retirements,
+        announcements,
+        locations,
+        tombstones,
     )
-    names = PubendNames(identity, hosted, announcements, locations, status)
+    names = PubendNames(identity, hosted, announcements, locations, status, tombstones)
     name_queries = NameQueries(context, tree, sessions, retirements, names)
     exchange = TableExchange(context, tree, sessions, notifications)
     candidates = FeedCandidates(identity, tree, sessions, announcements)
@@ -207,6 +218,18 @@ def assemble(
     collector = SubscriptionCollector(context, walks, registry, corrupt, finder)
     restored = (each.subscription for each in stored.subscriptions)
     lookups = Lookups(context, finder, registry, restored)
+    closings = PubendClosings(
+        context,
+        hosted,
+        tombstones,
+        announcements,
+        status,
+        pubends,
+        staging,
+        sessions,
+        notifications,
+        finder.addresses_of,
+    )
     retirement = Retirement(
         retirements,
         announcements,
@@ -276,6 +299,7 @@ def assemble(
         reports,
         pubends,
         staging,
+        closings,
         requests,
         unicast,
         tree_walks,
@@ -311,6 +335,7 @@ def assemble(
             TreeCalls(context, tree_walks, unicast),
             OperatorTreeCalls(context, leaders),
             PlanCalls(context, plans),
+            closings,
         ),
         unicast_servers=(tree_walks, leaders, settling),
     )
@@ -331,6 +356,7 @@ def start(components: Components, stored: StoredState, configured: Neighbourhood
         each.registry.restore(record)
     each.exchange.start()
     each.pubends.restore(stored.pubends)
+    each.closings.start()
     each.retirement.start()
     each.staging.start()
     each.operations.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gapless.core.context import Context
-from gapless.core.reshape_limits import REMAINDERS_NAMED_MAX
+from gapless.core.reshape_limits import REMAINDER_CHARACTERS_MAX, REMAINDERS_NAMED_MAX
 from gapless.directory.hosted import HostedPubends
 from gapless.overlay.tree import Tree
 from gapless.pubend.pubends import AnyPubend
@@ -38,7 +38,7 @@ class LeavingCell:
         """Return what an operator has to remove or move before the cell can be detached."""
         found = []
         for each in self._entries():
-            found.append(each[:_ENTRY_CHARACTERS])
+            found.append(each[:REMAINDER_CHARACTERS_MAX])
             if len(found) == REMAINDERS_NAMED_MAX:
                 break
         return tuple(found)
@@ -63,7 +63,3 @@ class LeavingCell:
     def leave(self) -> None:
         """Leave the pubends that no subscription needs now, without the usual grace."""
         self._subends.leave_unneeded()
-
-
-_ENTRY_CHARACTERS = 300
-"""Characters of one entry of the list."""

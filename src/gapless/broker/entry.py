@@ -12,7 +12,7 @@ from gapless.core.context import Context, Identity, StepTime, nothing
 from gapless.core.effects import Effect
 from gapless.core.events import MachineEvent, Written
 from gapless.core.ids import BrokerId, CellId, PubendId
-from gapless.core.limits import SHOWN_EVENT_MAX
+from gapless.core.limits import MATCH_WORK_MAX, SHOWN_EVENT_MAX
 from gapless.core.message_counts import MessageCounts
 from gapless.core.parameters import Parameters
 from gapless.messages.overlay import CellRecord
@@ -50,6 +50,9 @@ class Starting:
         elif event is not None:
             self.deferred.append(event)
 
+    def begin(self) -> None:
+        """Match nothing."""
+
     def settle(self) -> None:
         """Send nothing."""
 
@@ -63,6 +66,16 @@ class Running:
         self._dispatch = dispatch
         self.components = components
         self.take = dispatch.event
+        self._match_work = (
+            components.filters.match_work,
+            components.exchange.table_store.index.match_work,
+        )
+        self.begin()
+
+    def begin(self) -> None:
+        """Give the searches of a step their allowance."""
+        for work in self._match_work:
+            work.renew(MATCH_WORK_MAX)
 
     def settle(self) -> None:
         """Deliver the messages of this broker to itself until there are none, then send the others.
@@ -167,6 +180,7 @@ class Broker:
         """
         context = self.context
         context.begin_step(now)
+        self._state.begin()
         for event in events:
             try:
                 self._state.take(event)

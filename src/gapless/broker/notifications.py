@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
+from gapless.core.ticks import Tick
 from gapless.messages.overlay import CellRecord, Quality, TableState
 from gapless.messages.unicast import UnicastBody
 from gapless.requests.unicast import UnicastAnswer
@@ -130,9 +131,11 @@ class Notifications:
     def pubend_announced(self, pubend: PubendId) -> None:
         """The properties of a pubend, its path or its existence have changed."""
         each = self._components
-        known = each.announcements.get(pubend)
-        if known is None:
+        known = each.announcements.known.get(pubend)
+        if known is None or known.tombstone:
             each.exchange.withdrawn(pubend)
+            if known is not None:
+                self._pubend_ended(pubend, known.sealed or 0, known.last_event)
             return
         properties = known.properties
         each.retirement.located(pubend, ShbId(properties.broker, properties.cell))
@@ -140,6 +143,16 @@ class Notifications:
         each.exchange.announced(pubend, known.version, advertisement, known.direction)
         best_effort = properties.quality is Quality.BEST_EFFORT
         each.registry.announced(pubend, advertisement, known.version, best_effort=best_effort)
+        if known.sealed is not None:
+            each.subends.pubend_sealed(pubend, known.sealed)
+
+    def _pubend_ended(self, pubend: PubendId, last: Tick, last_event: Tick) -> None:
+        """A pubend is a tombstone (RS-34)."""
+        each = self._components
+        each.router.end(pubend)
+        each.registry.pubend_ended(pubend, last, last_event)
+        each.reads.pubend_ended(pubend)
+        each.requests.pubend_ended(pubend)
 
     def pubend_redirected(self, pubend: PubendId) -> None:
         """A pubend lies in another direction."""

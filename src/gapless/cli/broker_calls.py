@@ -121,13 +121,15 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         return runner.run(work)
 
 
-async def every_pubend(session: Session, *, hosted: bool = False) -> AsyncIterator[Any]:
-    """Yield all pubends that a broker knows of, page by page."""
+async def every_pubend(
+    session: Session, *, hosted: bool = False, closed: bool = False
+) -> AsyncIterator[Any]:
+    """Yield all pubends that a broker knows of, page by page; closed ones too if requested."""
     from gapless.messages.operating import ListPubends
 
     after = None
     while True:
-        answer = await session.request(ListPubends(0, after, hosted), changes=False)
+        answer = await session.request(ListPubends(0, after, hosted, closed), changes=False)
         for each in answer.entries:
             yield each
             after = each.pubend

@@ -33,6 +33,7 @@ from gapless.cli import (
     inspection,
     logs,
     pub,
+    pubends,
     spark,
     sub,
     tokens,
@@ -129,6 +130,7 @@ inspection.topology.command("readmit")(topo_cells.readmit)
 app.add_typer(inspection.topology, name="topo", rich_help_panel=_OPERATE)
 app.command("subscriptions", rich_help_panel=_OPERATE)(inspection.subscriptions)
 app.add_typer(durable.durable, name="durable", rich_help_panel=_OPERATE)
+app.add_typer(pubends.pubends, name="pubend", rich_help_panel=_OPERATE)
 app.command("partitions", rich_help_panel=_OPERATE)(inspection.partitions)
 app.command("retire", rich_help_panel=_OPERATE)(inspection.retire)
 app.add_typer(logs.log, name="log", rich_help_panel=_OPERATE)

@@ -20,7 +20,7 @@ import msgspec
 
 from gapless.cli.output import print_json
 from gapless.core.limits import FRAME_BYTES_MAX
-from gapless.messages import clients, operating, overlay, streams
+from gapless.messages import clients, operating, overlay, reshape, streams
 from gapless.wire import codec, frames, handshake
 
 __all__ = ["Field", "MessageDescription", "document", "messages", "run"]
@@ -133,6 +133,8 @@ def _sections() -> Iterator[tuple[str, tuple[Any, ...]]]:
     parts = (
         *(clients.StartPoint, clients.PendingStart, streams.Publication, overlay.Partition),
         *(each for name in operating.__all__ if _is_part(each := getattr(operating, name))),
+        *(reshape.OperationId, reshape.OperationRequestId, reshape.ExpectedCell),
+        *(overlay.CellMember, overlay.Term, overlay.ShapeVersion),
     )
     yield "Parts of messages", parts
 
@@ -143,6 +145,7 @@ def _is_part(kind: Any) -> bool:
 
 _ENUMS = (
     *(handshake.Role, handshake.DisconnectReason, overlay.Quality),
+    *(reshape.OperationKind, reshape.OperationStatus, reshape.RefusalReason, overlay.CellRole),
     *(clients.Order, clients.StartKind, clients.RefusalCause, streams.ReadForm),
 )
 

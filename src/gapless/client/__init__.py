@@ -33,6 +33,7 @@ What is where
   lost connection
 - :mod:`.link_state`, :mod:`.outbox_state`, :mod:`.subscription_state`,
   :mod:`.requested_filter_state`: the states as tables, each with its theory of operation
+- :mod:`.session_operations`, :mod:`.closing`, :mod:`.ending`: calls on durable subscriptions and pubends
 - :mod:`.settings`: the options of a subscription
 - :mod:`.reading`, :mod:`.starts`: ranges of a log, and start points
 - :mod:`.link`, :mod:`.connection`, :mod:`.dial_order`, :mod:`.requests`: connections and requests
@@ -45,6 +46,7 @@ What is where
   programs without an event loop
 """
 
+from gapless.client.closing import PubendClosing
 from gapless.client.connection_changes import ConnectionChange
 from gapless.client.event import Event
 from gapless.client.position import Position
@@ -63,6 +65,7 @@ __all__ = [
     "ConnectionChange",
     "Event",
     "Position",
+    "PubendClosing",
     "Publisher",
     "Session",
     "StagedPart",

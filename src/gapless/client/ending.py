@@ -15,12 +15,12 @@ from gapless.messages.clients import Unsubscribe, Unsubscribed
 from gapless.messages.operating import AllDurableList, ListAllDurable
 
 if TYPE_CHECKING:
-    from gapless.client.session import Session
+    from gapless.client.session_operations import SessionOperations
 
 __all__ = ["end_durable"]
 
 
-async def end_durable(session: Session, name: str, deadline_s: float | None) -> None:
+async def end_durable(session: SessionOperations, name: str, deadline_s: float | None) -> None:
     """End all durable subscriptions of a name; do nothing if there is none."""
     left_s = _countdown(deadline_s)
     message = Unsubscribe(0, name, durable=True)

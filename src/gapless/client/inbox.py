@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from gapless.client.finding import ELSEWHERE, find_wait_ms
 from gapless.client.hosting import ClientHosting
-from gapless.client.link import ReconnectingLink
+from gapless.client.inbox_texts import moved, other_order
+from gapless.client.link import ReconnectingLink, SubscriptionNotice
 from gapless.client.prefetch import Prefetch
 from gapless.client.requested_filter import RequestedFilter
 from gapless.client.requests import refusal
@@ -38,6 +39,7 @@ from gapless.core.limits import ACK_PUBENDS_MAX
 from gapless.core.ticks import Tick
 from gapless.messages.clients import (
     Ack,
+    Closed,
     Credit,
     Delivery,
     FilterChanged,
@@ -241,6 +243,17 @@ class Inbox:
             self._audit.acked(newer)
         if newer and self.is_answered:
             self._send_acks(tuple(newer.items()))
+        self._acknowledge_ends()
+
+    def end_handed(self, pubend: PubendId, tick: Tick) -> None:
+        """The program was handed the end of a closed pubend."""
+        self._resume.end_handed(pubend, tick)
+        self._acknowledge_ends()
+
+    def _acknowledge_ends(self) -> None:
+        due = self._resume.due_ends()  # also of ticks that are not new to the broker
+        if due and self.is_answered:
+            self._send_acks(tuple(due.items()))
 
     def _send_acks(self, position: PositionTuple) -> None:
         assert self.link is not None
@@ -330,7 +343,7 @@ class Inbox:
         answer: Subscribed = ReconnectingLink.expect(notice, Subscribed)
         if self.is_started and answer.seek_count != self._seek_count:
             # the events would look like repetitions, or like a gap
-            self.end(FencedError(_moved(self.name)))
+            self.end(FencedError(moved(self.name)))
             return
         requested = self._settings.order
         if (
@@ -339,7 +352,7 @@ class Inbox:
             and requested not in {None, answer.order}
         ):
             self.leave()
-            self.end(UsageError(_other_order(self.name, answer.order)))
+            self.end(UsageError(other_order(self.name, answer.order)))
             return
         self.is_new |= answer.is_new and not self.is_started
         self._seek_count = answer.seek_count
@@ -412,10 +425,7 @@ class Inbox:
             self.give_credit()
         self._wake()
 
-    def notified(
-        self,
-        notice: SubscriptionStarted | Stalled | Progress | Gap | SubscriptionEnded | FilterChanged,
-    ) -> None:
+    def notified(self, notice: SubscriptionNotice) -> None:
         """Process a notice about the subscription itself."""
         if type(notice) not in self._taken:
             return
@@ -433,6 +443,10 @@ class Inbox:
                 if self._audit is not None:
                     self._audit.started(notice.pubend, notice.after)
                 self._wake()
+            case Closed():
+                if self._resume.take_end(notice.pubend, notice.last):
+                    self.prefetch.add_end(notice.pubend, notice.last)
+                    self._wake()
             case Gap():
                 is_expected = self._resume.take_gap(notice)
                 if self._audit is not None:
@@ -484,17 +498,3 @@ class Inbox:
 
 def _ignore(notice: Any) -> None:
     """The answer is not needed."""
-
-
-def _other_order(name: str, order: Order) -> str:
-    return (
-        f"the durable subscription {name!r} has the order {order.name.lower()!r}, and keeps it: "
-        "leave the order out, or unsubscribe and create it again"
-    )
-
-
-def _moved(name: str) -> str:
-    return (
-        f"an operator moved the subscription {name!r} to another position; "
-        "subscribe again to continue from there"
-    )

@@ -16,7 +16,7 @@ import contextlib
 from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeAlias, get_args
 
 import msgspec
 
@@ -36,6 +36,7 @@ from gapless.core.errors import (
     UsageError,
 )
 from gapless.messages.clients import (
+    Closed,
     Delivery,
     FilterChanged,
     Gap,
@@ -47,15 +48,17 @@ from gapless.messages.clients import (
 )
 from gapless.wire import Connected, DisconnectReason
 
-__all__ = ["LinkUser", "ReconnectingLink", "SubscriptionListener", "shown_deadline"]
+__all__ = [
+    "LinkUser",
+    "ReconnectingLink",
+    "SubscriptionListener",
+    "SubscriptionNotice",
+    "shown_deadline",
+]
 
 _FATAL: Final = {DisconnectReason.NO_COMMON_VERSION, DisconnectReason.UNKNOWN_BROKER}
 """Reasons for which dialling again cannot help."""
 
-_OF_SUBSCRIPTIONS: Final = frozenset(
-    {Delivery, SubscriptionStarted, Stalled, Progress, Gap, SubscriptionEnded, FilterChanged}
-)
-"""Notices that name a subscription and no request."""
 
 _DIAL_TIMEOUT_S: Final = 10.0
 """How long an address may take to accept a connection, and as long again for the handshake."""
@@ -63,6 +66,15 @@ _DIAL_TIMEOUT_S: Final = 10.0
 _FIRST_ROUND_TIMEOUT_S: Final = 2.5
 """The same in a first round with several addresses: one that hangs must not use up the time in
 which another would answer. It doubles from round to round, in case all are slow."""
+
+
+SubscriptionNotice: TypeAlias = (
+    SubscriptionStarted | Stalled | Progress | Gap | Closed | SubscriptionEnded | FilterChanged
+)
+"""A notice about a subscription itself."""
+
+_OF_SUBSCRIPTIONS: Final = frozenset({Delivery, *get_args(SubscriptionNotice)})
+"""Notices that name a subscription and no request."""
 
 
 class LinkUser(Protocol):
@@ -84,10 +96,7 @@ class SubscriptionListener(Protocol):
     def delivered(self, notice: Delivery) -> None:
         """Events have come."""
 
-    def notified(
-        self,
-        notice: SubscriptionStarted | Stalled | Progress | Gap | SubscriptionEnded | FilterChanged,
-    ) -> None:
+    def notified(self, notice: SubscriptionNotice) -> None:
         """A notice about the subscription itself has come."""
 
 

@@ -21,7 +21,7 @@ from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick
 from gapless.messages.streams import Publication
 
-__all__ = ["Item", "Prefetch", "PrefetchedGap"]
+__all__ = ["Item", "Prefetch", "PrefetchedEnd", "PrefetchedGap"]
 
 
 class PrefetchedGap:
@@ -35,7 +35,18 @@ class PrefetchedGap:
         self.run = run
 
 
-Item: TypeAlias = Event | PrefetchedGap
+class PrefetchedEnd:
+    """The end of a closed pubend, after all its events. It is acknowledged by the tick ``high``."""
+
+    __slots__ = ("high", "last", "run")
+
+    def __init__(self, last: Tick, high: Tick, run: EventRun) -> None:
+        self.last = last
+        self.high = high
+        self.run = run
+
+
+Item: TypeAlias = Event | PrefetchedGap | PrefetchedEnd
 OnReceived: TypeAlias = Callable[[list[tuple[PubendId, tuple[Publication, ...]]]], None]
 
 
@@ -53,7 +64,7 @@ class Prefetch:
         self.free = bound
         """How many events fit beside those that wait and those that the broker has credit for."""
         self.gaps = 0
-        """How many gaps are in the queue."""
+        """How many gaps and ends are in the queue."""
         self.repeated = 0
         """How many repeated events were dropped."""
         self.last: tuple[Tick, PubendId] | None = None
@@ -109,6 +120,8 @@ class Prefetch:
             if isinstance(item, Event):
                 self.free -= 1
                 self._put(item.run.pubend, (item.publication,))
+            elif isinstance(item, PrefetchedEnd):
+                self.add_end(item.run.pubend, item.last)
             else:
                 self.add_gap(item.run.pubend, item.low, item.high)
         for pubend, tick in reached.items():
@@ -165,15 +178,24 @@ class Prefetch:
         self.gaps += 1
         self.received[pubend] = high
 
+    def add_end(self, pubend: PubendId, last: Tick) -> None:
+        """Take the end of a closed pubend. A best-effort pubend has no position."""
+        is_logged = pubend in self.received
+        high = max(last + 1, self.received.get(pubend, 0)) if is_logged else last
+        self.queue.append(PrefetchedEnd(last, high, self._run_of(pubend, is_logged=is_logged)))
+        self.gaps += 1
+        if is_logged:
+            self.received[pubend] = high
+
     # --- handing out ---------------------------------------------------------------------------
 
     def pop(self) -> Item:
         """Hand out the next item."""
         item = self.at = self.queue.popleft()
-        if type(item) is PrefetchedGap:
-            self.gaps -= 1
-        else:
+        if type(item) is Event:
             self.free += 1
+        else:
+            self.gaps -= 1
         return item
 
     def pop_many(self, events_max: int) -> list[Event]:

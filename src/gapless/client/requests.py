@@ -11,6 +11,7 @@ from gapless.core.errors import (
     HostUnknownError,
     NotAuthorisedError,
     ProtocolError,
+    PubendClosedError,
     RefusedError,
     UnavailableError,
     UsageError,
@@ -117,6 +118,8 @@ def refusal(notice: Refused) -> RefusedError | UsageError:
             return HostUnknownError(reason, notice.silent)
         case RefusalCause.FENCED:
             return FencedError(reason)
+        case RefusalCause.CLOSED:
+            return PubendClosedError(reason)
         case RefusalCause.NOT_AUTHORISED:
             return NotAuthorisedError(reason)
         case RefusalCause.UNAVAILABLE:

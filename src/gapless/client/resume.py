@@ -10,6 +10,8 @@ that position, as for a subscription that is not durable.
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from gapless.client.prefetch import Prefetch
 from gapless.client.settings import SubscriptionOptions
 from gapless.core.ids import PubendId
@@ -60,6 +62,11 @@ class ResumeState:
         self._past_filters: tuple[PastFilter, ...] = ()
         """Of a durable subscription: the filters before the present one, and the ticks up to which each
         applies."""
+        self._closed: dict[PubendId, None] = {}
+        """Closed pubends; a broker does not notify the client of them again."""
+        self._ends: dict[PubendId, Tick] = {}
+        """Of a durable subscription: ends of pubends that were handed out and are acknowledged when
+        all events before them are."""
         self._excluded: dict[PubendId, bool] = {}
         """In total order: streams that were excluded from the merge, and whether they still are.
         The broker gets their positions, so that it can report a gap if they return."""
@@ -82,8 +89,9 @@ class ResumeState:
         ticks = self._prefetch.resume_from(
             {**requested, **self._pending_after}, self._excluded, merged=self._is_merged
         )
+        closed = tuple(sorted(self._closed))
         if not ticks:
-            return start
+            return structs.replace(start, closed=closed) if closed else start
         merged = None
         if self._is_merged:
             last = self._prefetch.last
@@ -92,7 +100,13 @@ class ResumeState:
         unnamed = start.for_unnamed()
         excluded = tuple(sorted(self._excluded)) if self._is_merged else ()
         return StartPoint(
-            StartKind.POSITION, tuple(ticks.items()), unnamed.clock, unnamed.kind, merged, excluded
+            StartKind.POSITION,
+            tuple(ticks.items()),
+            unnamed.clock,
+            unnamed.kind,
+            merged,
+            excluded,
+            closed,
         )
 
     def presented(self) -> tuple[PositionTuple, tuple[PastFilter, ...], StartGuarantees | None]:
@@ -133,6 +147,33 @@ class ResumeState:
         last = received_last if reported == received else received
         self._quiet[pubend] = (last, tick)
         return max(self._acked.get(pubend, 0), self._started_after.get(pubend, 0)) >= last
+
+    def take_end(self, pubend: PubendId, last: Tick) -> bool:
+        """A pubend is closed; return whether that is new."""
+        self.pending.pop(pubend, None)
+        is_new = pubend not in self._closed
+        self._closed[pubend] = None
+        if is_new and self._settings.durable:
+            self.note_quiet(pubend, last + 1)
+        return is_new
+
+    def end_handed(self, pubend: PubendId, tick: Tick) -> None:
+        """The program was handed the end of a pubend, which is acknowledged by a tick."""
+        if self._settings.durable and pubend in self._quiet:
+            self._ends[pubend] = tick
+
+    def due_ends(self) -> dict[PubendId, Tick]:
+        """Return, once, the ends of which all earlier events are acknowledged."""
+        due = {
+            pubend: tick
+            for pubend, tick in self._ends.items()
+            if max(self._acked.get(pubend, 0), self._started_after.get(pubend, 0))
+            >= self._quiet[pubend][0]
+        }
+        for pubend, tick in due.items():
+            del self._ends[pubend]
+            self._acked[pubend] = max(tick, self._acked.get(pubend, 0))
+        return due
 
     # --- positions -----------------------------------------------------------------------------
 

@@ -24,9 +24,7 @@ from gapless.client.arguments import (
 )
 from gapless.client.connection_changes import ConnectionCallback, ConnectionReporter
 from gapless.client.credentials import Credentials
-from gapless.client.ending import end_durable
 from gapless.client.event import Event
-from gapless.client.finding import HostSearch, redirection
 from gapless.client.link import ReconnectingLink
 from gapless.client.options import DEADLINE_S, FAILOVER_AFTER_S, SessionOptions, Unset, chosen
 from gapless.client.overlay import OverlayCalls
@@ -35,6 +33,7 @@ from gapless.client.publisher import Publisher
 from gapless.client.reading import read_log
 from gapless.client.requests import check_request
 from gapless.client.session_links import SessionLinks
+from gapless.client.session_operations import SessionOperations
 from gapless.client.settings import ORDERS
 from gapless.client.staged_writer import (
     CommitResult,
@@ -56,8 +55,6 @@ from gapless.core.limits import (
     SEQUENCE_MAX,
 )
 from gapless.core.ticks import Tick
-from gapless.messages.operating import ListPartitions, PartitionTable
-from gapless.messages.overlay import Partition
 
 __all__ = ["EXPIRY_S", "Session", "connect"]
 
@@ -133,7 +130,7 @@ def connect(
     return Session(addresses, options)
 
 
-class Session:
+class Session(SessionOperations):
     """A program's connection to the overlay, replaced whenever it is lost. See :func:`connect`."""
 
     def __init__(self, addresses: tuple[Address, ...], options: SessionOptions) -> None:
@@ -396,52 +393,6 @@ class Session:
         self._count += 1
         return f"{self._options.name[:NAME_PREFIX_MAX]}-{self._token}-{self._count}"
 
-    async def unsubscribe(self, durable: str, *, deadline_s: float | Unset | None = _UNSET) -> None:
-        """End a durable subscription, wherever it is hosted; nothing is done if it does not exist.
-
-        DeadlineError names the brokers that may host it and do not answer.
-        """
-        seconds = chosen(deadline_s, self._options.deadline_s)
-        await end_durable(self, check_name("durable", durable), seconds)
-
-    async def request_at_host(
-        self,
-        durable: str,
-        message: Any,
-        *,
-        deadline_s: float | Unset | None = _UNSET,
-        changes: bool = True,
-    ) -> Any:
-        """Send a request to the broker that hosts a durable subscription; None if none hosts it."""
-        self._check_open()
-        seconds = chosen(deadline_s, self._options.deadline_s)
-        search = self.search_for(check_name("durable", durable))
-        return await search.request(check_request(message), seconds, changes=changes)
-
-    async def request_at_broker(
-        self,
-        broker: str,
-        addresses: tuple[str, ...],
-        message: Any,
-        *,
-        deadline_s: float | Unset | None = _UNSET,
-        changes: bool = True,
-    ) -> Any:
-        """Send a request on a durable subscription to one broker, and to no other.
-
-        The broker is reached at these addresses or at one of the session's.
-        """
-        self._check_open()
-        request = check_request(message)
-        host = redirection(request.subscription, broker, addresses)
-        search = self.search_for(request.subscription)
-        seconds = chosen(deadline_s, self._options.deadline_s)
-        return await search.request_at(host, request, seconds, changes=changes)
-
-    def search_for(self, durable: str) -> HostSearch:
-        """Return a search for the broker that hosts a durable subscription."""
-        return HostSearch(durable, self._links, self._options)
-
     # --- reading and requests ------------------------------------------------------------------
 
     def read(
@@ -467,14 +418,6 @@ class Session:
             None if high is None else check_whole("high", high, 0, SEQUENCE_MAX),
             chosen(deadline_s, self._options.deadline_s),
         )
-
-    async def partitions(
-        self, *, deadline_s: float | Unset | None = _UNSET
-    ) -> tuple[Partition, ...]:
-        """Return the cells that cannot be reached, as far as the broker knows."""
-        answer = await self.request(ListPartitions(0), deadline_s=deadline_s, changes=False)
-        table: PartitionTable = ReconnectingLink.expect(answer, PartitionTable)
-        return table.entries
 
     @property
     def overlay(self) -> OverlayCalls:

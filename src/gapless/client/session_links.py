@@ -96,13 +96,9 @@ class SessionLinks:
         for each in made:
             if each.handshake is None or each.handshake.broker == broker:
                 return each
-        configured = []
-        for text in addresses:
-            with suppress(AddressError):  # the error for the program shows it, if none is reached
-                configured.append(Address.parse(text))
         fails_over = self._options.failover_after_s is not None
         link = ReconnectingLink(
-            tuple(dict.fromkeys((*configured, *self._addresses))),
+            self._with_own(addresses),
             self._options,
             self._numbers,
             broker=broker,
@@ -112,6 +108,27 @@ class SessionLinks:
         made.append(link)
         link.start()
         return link
+
+    def to_broker(self, broker: str, addresses: tuple[str, ...]) -> ReconnectingLink:
+        """Return a link to one broker, at the addresses of a redirection or those of the session."""
+        if self.main.handshake is not None and self.main.handshake.broker == broker:
+            return self.main
+        link = self._pinned_links.get(broker)
+        if link is None:
+            link = ReconnectingLink(
+                self._with_own(addresses), self._options, self._numbers, broker=broker
+            )
+            self._pinned_links[broker] = link
+            link.start()
+        return link
+
+    def _with_own(self, addresses: tuple[str, ...]) -> tuple[Address, ...]:
+        """Return the addresses of a redirection, then those of the session."""
+        configured = []
+        for text in addresses:
+            with suppress(AddressError):  # the error for the program shows it, if none is reached
+                configured.append(Address.parse(text))
+        return tuple(dict.fromkeys((*configured, *self._addresses)))
 
     async def current_pinned(self) -> ReconnectingLink:
         """Return a link that stays with the broker to which the session is connected now."""

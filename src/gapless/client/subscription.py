@@ -22,7 +22,7 @@ from gapless.client.inbox import Inbox
 from gapless.client.link import ReconnectingLink
 from gapless.client.options import Unset, chosen
 from gapless.client.position import Position
-from gapless.client.prefetch import Item, PrefetchedGap
+from gapless.client.prefetch import Item, PrefetchedEnd, PrefetchedGap
 from gapless.client.settings import Acknowledge, OnGap, SubscriptionOptions
 from gapless.client.starts import Start, start_point_of
 from gapless.client.subscription_state import ClientSubscriptionState
@@ -75,6 +75,9 @@ class Subscription:
         self.name = name
         self.gaps: deque[GapError] = deque(maxlen=GAPS_KEPT)
         """The gaps, if they are reported and not raised."""
+        self.closed: dict[str, int] = {}
+        """The closed pubends of which everything was handed out, each with its last tick; 0 under
+        best effort. The oldest are dropped beyond ``GAPS_KEPT``."""
         self.filter_changed_at: Position | None = None
         """If it is durable and was opened with a filter: the position after which that filter
         surely applies."""
@@ -253,8 +256,7 @@ class Subscription:
                 inbox.give_credit()
             if type(item) is Event:
                 return item
-            assert isinstance(item, PrefetchedGap)
-            self._report_gap(item)
+            self._report(item)
 
     async def get(self, *, deadline_s: float | Unset | None = _NO_DEADLINE) -> Event:
         """Return the next event, or raise DeadlineError if none comes in time."""
@@ -305,9 +307,7 @@ class Subscription:
                 inbox.give_credit()
                 return found
             if prefetch.queue:
-                gap = prefetch.pop()
-                assert isinstance(gap, PrefetchedGap)
-                self._report_gap(gap)
+                self._report(prefetch.pop())
             elif inbox.error is not None:
                 self._stop(inbox.error)
             else:
@@ -323,6 +323,17 @@ class Subscription:
         if isinstance(error, ClosedError):
             raise StopAsyncIteration
         raise error
+
+    def _report(self, item: Item) -> None:
+        """Report a gap, or the end of a pubend: the iteration continues with the others."""
+        if isinstance(item, PrefetchedEnd):
+            self.closed[str(item.run.pubend)] = item.last
+            if len(self.closed) > GAPS_KEPT:
+                del self.closed[next(iter(self.closed))]
+            self._inbox.end_handed(item.run.pubend, item.high)
+        else:
+            assert isinstance(item, PrefetchedGap)
+            self._report_gap(item)
 
     def _report_gap(self, gap: PrefetchedGap) -> None:
         error = GapError(gap.run.name, gap.low, gap.high)

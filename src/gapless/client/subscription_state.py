@@ -39,6 +39,7 @@ from enum import Enum, auto
 from typing import Any, Final
 
 from gapless.messages.clients import (
+    Closed,
     Delivery,
     FilterChanged,
     Gap,
@@ -134,6 +135,7 @@ TAKEN: Final[dict[ClientSubscriptionState, frozenset[type[Any]]]] = {
             SubscriptionStarted,
             Progress,
             Gap,
+            Closed,
         }
     ),
     _State.OVER: _NOTHING,

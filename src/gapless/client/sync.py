@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from gapless.audit.options import AuditOptions
+from gapless.client.closing import PubendClosing
 from gapless.client.connection_changes import ConnectionCallback
 from gapless.client.event import Event
 from gapless.client.loop_thread import EventLoopThread
@@ -212,6 +213,26 @@ class SyncSession:
     def unsubscribe(self, durable: str, *, deadline_s: float | Unset | None = _UNSET) -> None:
         """End a durable subscription, wherever it is hosted. See :meth:`Session.unsubscribe`."""
         self.loop_thread.run(self._session.unsubscribe(durable, deadline_s=deadline_s))
+
+    def close_pubend(
+        self,
+        pubend: str,
+        *,
+        discard_history: bool = False,
+        now: bool = False,
+        wait: bool = False,
+        deadline_s: float | Unset | None = _UNSET,
+    ) -> PubendClosing:
+        """Close a pubend for ever. See :meth:`Session.close_pubend`."""
+        return self.loop_thread.run(
+            self._session.close_pubend(
+                pubend,
+                discard_history=discard_history,
+                now=now,
+                wait=wait,
+                deadline_s=deadline_s,
+            )
+        )
 
     def request(
         self, message: Any, *, deadline_s: float | Unset | None = _UNSET, changes: bool = True

@@ -6,9 +6,8 @@ A pattern is a sequence of tokens: runs of literal characters, *one* (``_``: any
 
 Matching searches for the segments between two *many* from left to right, each at the first position
 where it fits: a later position for one segment would only leave less for the next. A segment of
-plain characters is found by ``str.find``, one with *one* inside by the shift-and automaton, whose
-state is a bit set in an int, and in a long text by :mod:`.search`. None goes back, so a match costs
-time linear in the text (times the pattern's length, in machine words).
+plain characters is found by ``str.find``, one with *one* inside by :mod:`.search`. None goes back, so
+a match costs time linear in the text (times the pattern's length, in machine words).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from gapless.content.search import SEARCHED_TEXT_MIN, first_start
+from gapless.content.search import first_start
 from gapless.core.limits import PATTERN_CELLS_MAX, PATTERN_MEMORY_MAX
 
 __all__ = ["MANY", "ONE", "Pattern", "forget_patterns"]
@@ -206,7 +205,7 @@ class Pattern(msgspec.Struct, frozen=True, order=True):
 class _Segment:
     """The segment between two *many*: characters, and free positions."""
 
-    __slots__ = ("_characters", "_plain", "_runs", "_shifts")
+    __slots__ = ("_characters", "_plain", "_runs")
 
     def __init__(self, tokens: list[str]) -> None:
         self._runs: list[tuple[int, str]] = []
@@ -219,7 +218,6 @@ class _Segment:
                 at += len(token) - 1
         self._characters = at
         self._plain = tokens[0][1:] if len(tokens) == 1 and tokens[0] != ONE else None
-        self._shifts: tuple[dict[str, int], int] | None = None
 
     def __len__(self) -> int:
         return self._characters
@@ -240,25 +238,7 @@ class _Segment:
             return -1
         if not self._runs:
             return start
-        if end - start >= SEARCHED_TEXT_MIN:
-            return first_start(text, self._runs, self._characters, start, end)
-        masks, free = self._automaton()
-        state, goal = 0, 1 << (self._characters - 1)
-        for at in range(start, end):
-            state = ((state << 1) | 1) & masks.get(text[at], free)
-            if state & goal:
-                return at - self._characters + 1
-        return -1
-
-    def _automaton(self) -> tuple[dict[str, int], int]:
-        if self._shifts is None:
-            fixed = {offset + i: c for offset, run in self._runs for i, c in enumerate(run)}
-            free = sum(1 << i for i in range(self._characters) if i not in fixed)
-            masks = dict.fromkeys(fixed.values(), free)
-            for i, character in fixed.items():
-                masks[character] |= 1 << i
-            self._shifts = masks, free
-        return self._shifts
+        return first_start(text, self._runs, self._characters, start, end)
 
 
 class _Compiled:
@@ -349,10 +329,10 @@ class _Memory(dict[tuple[str, ...], _Compiled]):
 
 
 def _weight(tokens: tuple[str, ...]) -> int:
-    """Estimate the bytes of a pattern with all its forms: two bit tables, a row a character."""
+    """Estimate the bytes of a pattern with all its forms: a bit table, a row a character."""
     length = _length(tokens)
     rows = len(set("".join(tokens)))
-    return 1_000 + 150 * len(tokens) + 64 * length + 2 * rows * (length // 7 + 100)
+    return 1_000 + 150 * len(tokens) + 64 * length + rows * (length // 7 + 100)
 
 
 def _length(tokens: tuple[str, ...]) -> int:

@@ -1,4 +1,4 @@
-"""Searching a long text for characters at fixed distances, many positions at once.
+"""Searching a text for characters at fixed distances, many positions at once.
 
 Theory of operation. An int has a bit for each position of the text: bit ``i`` of the *places* of a
 character is set if the text has it at ``i``. The places of a character that must stand ``d`` after
@@ -18,11 +18,7 @@ from typing import Final
 
 from gapless.core.limits import FILTER_SEGMENT_MAX, PLACES_KEPT
 
-__all__ = ["SEARCHED_TEXT_MIN", "first_start", "starts"]
-
-SEARCHED_TEXT_MIN: Final = 512
-"""Characters of a text below which a search one by one is faster."""
-
+__all__ = ["first_start", "starts"]
 
 _BLOCK: Final = 16_384
 """Positions that are searched together. An operation on so many bits takes little longer than the

@@ -96,6 +96,8 @@ class Context:
         self.parameters = parameters
         self.now = 0
         self.clock = 0
+        self.steps = 0
+        """The number of steps that have begun."""
         self.effects: list[Effect] = []
         self.coverage_marks: dict[str, int] = {}
         """How often each rare branch was taken. The simulator reports those never taken."""
@@ -180,6 +182,7 @@ class Context:
     def begin_step(self, now: StepTime) -> None:
         """Set the time of a step."""
         self.now, self.clock = now
+        self.steps += 1
 
     def take_effects(self) -> list[Effect]:
         """Return the effects since the last call."""

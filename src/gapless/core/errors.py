@@ -12,6 +12,7 @@
     ├── RefusedError              the broker refused a request, with a reason
     │   ├── WrongBrokerError      another broker has it; has .broker
     │   ├── FencedError           a newer connection has it
+    │   ├── PubendClosedError     the pubend is closed and accepts nothing
     │   ├── NotAuthorisedError    it needs an operator token
     │   ├── OperationRefusedError an operation on the tree is not possible; has .why
     │   ├── SlowConsumerError     a subscription that is not durable fell behind
@@ -71,6 +72,7 @@ __all__ = [
     "OutcomeUnknownError",
     "PositionError",
     "ProtocolError",
+    "PubendClosedError",
     "RefusedError",
     "SlowConsumerError",
     "StorageError",
@@ -170,6 +172,14 @@ class WrongBrokerError(RefusedError):
 
 class FencedError(RefusedError):
     """A newer connection has the durable subscription or the publisher name."""
+
+
+class PubendClosedError(RefusedError):
+    """The pubend is closed: it accepts no event, no publisher and no batch any more.
+
+    Publish to another pubend. Once nothing is left of it, its plain name opens a new pubend with a
+    number.
+    """
 
 
 class NotAuthorisedError(RefusedError):

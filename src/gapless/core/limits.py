@@ -76,8 +76,7 @@ FILTER_STEPS_MAX: Final = 500_000
 """Steps to expand a filter to its normal form. Bounds a hostile filter at a second."""
 
 INT_DIGITS_MAX: Final = 64
-"""Digits of an integer in a filter that are converted. A longer one is above INT_MAX in any case
-and is reported so. Python's conversion takes quadratic time."""
+"""Digits of an integer that are converted, in quadratic time. A longer one is above INT_MAX."""
 
 PATTERN_MEMORY_MAX: Final = 32 * 1024 * 1024
 """Bytes of cached compiled patterns in one process: about ten thousand usual patterns."""
@@ -97,6 +96,9 @@ ACCESS_VALUES_MAX: Final = 16
 MEMO_KEYS_MAX: Final = 1_000_000
 """Keys in all cached results of a matching index. Above it the cache is cleared."""
 
+MATCH_WORK_MAX: Final = 20_000
+"""Work of patterns and terms in a step, in microseconds: as much at a router as at an SHB (R25, R44)."""
+
 LINKS_MAX: Final = 1_024
 """Links of one routing index. A mask has one bit per link, and every slot has a mask."""
 
@@ -114,8 +116,8 @@ TABLE_PARTS_MAX: Final = 4_096
 """Parts of one table in transfer. A part is a frame, so a larger table would not fit in memory."""
 
 COVERER_LOOKS_MAX: Final = 256
-"""Conjunctions that are tested for whether they cover a new one and have an earlier start than its
-coverer. If one is not tested, a subscription may start later, but never wrongly."""
+"""Conjunctions tested for whether they cover a new one from an earlier start than its coverer. If
+one is not tested, a subscription may start later, but never wrongly."""
 
 ROUTES_CACHED_MAX: Final = 4_096
 """Cached results of the sufficiency test per edge. Others are computed again."""
@@ -149,8 +151,7 @@ WALKS_MAX: Final = 10_000
 that wait for them. A client that exceeds it is refused with HOST_UNKNOWN."""
 
 CONFIRMED_NAMES_MAX: Final = 100_000
-"""Durable names of which a broker has confirmed, since a session closed, that it is the host. Beyond
-that it forgets them and asks again."""
+"""Durable names whose host a broker has confirmed since a session closed. Others are asked again."""
 
 SILENT_NAMED_MAX: Final = 16
 """Brokers that did not answer which an answer names."""
@@ -163,27 +164,36 @@ PARTITIONS_MAX: Final = 256
 flaps would make the list arbitrarily long."""
 
 RELAY_PROBES_MAX: Final = 4_096
-"""Pairs of brokers whose forwarded probe is remembered. Another probe may be forwarded twice; its
-hop limit ends it."""
+"""Pairs of brokers whose forwarded probe is remembered. Others may be forwarded twice, a few hops."""
 
 HOSTING_BROKERS_MAX: Final = 65_536
-"""Moves of subscriptions that are remembered. A former hosting broker that does not learn of a move
-keeps logs until its subscription expires."""
+"""Moves of subscriptions that are remembered, or a former host keeps logs until its copy expires."""
 
 RETIREMENTS_MAX: Final = 4_096
-"""Retirements and returns that are kept. All are sent at the start of a session. Beyond the limit
-the oldest is forgotten, and its broker is waited for again until it is retired again."""
+"""Retirements and returns that are kept, and sent at the start of a session. Beyond it the oldest
+is forgotten, and its broker is waited for again until it is retired again."""
 
 RETURNED_PUBENDS_MAX: Final = 64
-"""Pubends that a broker names when it returns from a retirement; any other that it had is lost. The
-names are sent at the start of every session, for ever. A broker with more names none, and all its
-former pubends count as existing."""
+"""Pubends that a broker names when it returns from a retirement; any other that it had is lost. All
+sessions start with the names. A broker with more names none, and all its pubends count as existing."""
 
 # --- streams ----------------------------------------------------------------------------------------
 
 NACK_REPLY_FRAMES_MAX: Final = 4
-"""Full frames in one reply to a nack, about. A longer reply could occupy a link beyond the session
-timeout. The receiver requests the rest again."""
+"""Full frames in one reply to a nack, about, so that a link is not occupied beyond the session timeout.
+The receiver requests the rest again."""
+
+NACK_RANGES_MAX: Final = 1_024
+"""Ranges in one nack, and the greatest ``nack_ranges_max``."""
+
+REPORT_ITEMS_MAX: Final = 1_000
+"""Members of one set, and pubends of one ack report. A router divides more."""
+
+REPORTS_PER_STEP_MAX: Final = 1_000
+"""Reports, of one member for one pubend, that a step takes; others wait for later steps."""
+
+REPORTS_WAITING_MAX: Final = 1_000_000
+"""Reports that wait for later steps. Beyond it they are dropped, since they are repeated."""
 
 JOIN_PUBLICATIONS_MAX: Final = 32
 """Publications of a range that is merged from two ranges with some. Bounds copying."""
@@ -200,20 +210,18 @@ START_GUARANTEE_TIMES_MAX: Final = 8
 SHB had the filter longest, and a PHB most likely knows the last ones."""
 
 START_GUARANTEE_PUBENDS_MAX: Final = 4_096
-"""Pubends with start guarantees of their own that a client presents. They are in every saved record
-of the subscription. A hosting broker with more sends only these and no default, so all other
-pubends start with the latest."""
+"""Pubends with start guarantees of their own that a client presents, and each saved record contains.
+A hosting broker with more sends only these and no default, so all others start with the latest."""
 
 FORMER_HOSTS_PER_READ_MAX: Final = 64
 """Former hosting brokers in one Read. More take several requests."""
 
 KNOWN_HOST_TIMES_MAX: Final = 8
-"""Virtual times that are noted of one known host. Beyond the limit the two nearest are merged, and
-some subscriptions start a little earlier than guaranteed."""
+"""Virtual times of one known host. Others are merged, and some subscriptions start a little early."""
 
 UNKNOWN_STREAMS_MAX: Final = 1_024
-"""Streams of an SHB that are not announced to it, because positions of clients name them. Each costs
-a record, and requests that are repeated. A Subscribe that needs more is refused with UNAVAILABLE."""
+"""Unannounced streams of an SHB that positions of clients name. Each costs a record, and requests that
+are repeated. A Subscribe that needs more is refused with UNAVAILABLE."""
 
 PROGRESS_STREAMS_MAX: Final = 1_000
 """Streams in one Progress message. More take several messages."""
@@ -236,15 +244,13 @@ subscriptions. Those must be at most NAME_MAX long."""
 # --- publishers and writers -------------------------------------------------------------------------
 
 PUBLISH_EVENTS_MAX: Final = 10_000
-"""Events in one batch or chunk of a client. A frame may contain a million empty events, each of
-which becomes a publication with the name of its publisher."""
+"""Events in one batch or chunk of a client. A frame may contain a million empty events."""
 
 EVENT_TEXT_MAX: Final = 65_536
 """Characters of a text among the attributes of an event. No filter can contain a longer one."""
 
 PUBLISHES_PER_STEP_MAX: Final = 64
-"""Batches of one client in one step: a full window of a publisher. Each may be refused with a long
-advertisement as the reason."""
+"""Batches of one client in one step: a full window. Each refusal may quote a long advertisement."""
 
 ROW_EVENTS_MAX: Final = 1_000
 """Events in one row of a log. A batch with more becomes several rows, which are sent one by one."""
@@ -253,13 +259,14 @@ ROW_BYTES_MAX: Final = 393_216
 """Bytes of publications in one row of a log or one message, unless it is a single publication.
 Filters compare the texts of one row in a step."""
 
+BEST_EFFORT_ROWS_MAX: Final = 128
+"""Rows of a best-effort pubend that wait for later steps: a few of the largest batches."""
+
 LOOKUP_PENDING_BATCHES_MAX: Final = 1_024
-"""Batches of one publisher that wait for a look-up. A client has not many more in flight. Beyond
-the limit a batch is refused and may be sent again later."""
+"""Batches of one publisher that wait for a look-up. Others are refused and may be sent again."""
 
 LOOKUP_SEQUENCES_MAX: Final = 4_096
-"""Sequences that one scan of the log looks for, unless one batch has more. The others take another
-scan."""
+"""Sequences that one scan of the log looks for, unless one batch has more. Others take another."""
 
 WRITER_NAME_MAX: Final = 256
 """Characters in the name of a writer or of an attempt; a writer's is in every event."""
@@ -267,8 +274,7 @@ WRITER_NAME_MAX: Final = 256
 # --- reads of logs ----------------------------------------------------------------------------------
 
 READS_MAX: Final = 1_024
-"""Concurrent reads of one pubend. Each may load a chunk of the log into memory. A requester beyond
-the limit repeats its request."""
+"""Concurrent reads of one pubend, each with a chunk of the log. Requesters beyond it repeat."""
 
 COUNTED_TICKS_MAX: Final = 256
 """Ticks in one request for the number of publications up to them. Each may read one row of the log."""
@@ -277,12 +283,10 @@ READS_PER_CLIENT_MAX: Final = 8
 """Concurrent reads of one client; each reply may have ``read_bytes_max``. Others wait."""
 
 READS_WAITING_PER_CLIENT_MAX: Final = 256
-"""Reads of one client that wait; each may have a filter of FILTER_TEXT_MAX. Beyond the limit a read
-is refused with UNAVAILABLE."""
+"""Reads of one client that wait, each with a long filter. Others are refused with UNAVAILABLE."""
 
 READ_RANGES_MAX: Final = 1_000
-"""Knowledge ranges in one reply to a read. Silence has no bytes, but one range for each stream
-epoch."""
+"""Knowledge ranges in one reply to a read: silence has no bytes, but a range a stream epoch."""
 
 READ_FILTERS_KEPT: Final = 256
 """Cached parsed filters of reads: a catch-up repeats its filter with every chunk."""
@@ -291,12 +295,10 @@ READER_FILTERS_KEPT: Final = 256
 """Cached normal forms of filters of log readers. A reader repeats its filter with every part."""
 
 COLUMN_FILTER_ATTRIBUTES_MAX: Final = 64
-"""Attributes of a reader's filter for a column scan of packed rows. With more, every publication is
-decoded and matched."""
+"""Attributes of a reader's filter for a column scan. With more, each publication is decoded."""
 
 RELEASED_LOG_HOLDS_KEPT: Final = 4_096
-"""Released log holds that are remembered. A duplicate release arrives within seconds, in which no
-more log holds end."""
+"""Released log holds that are remembered; a duplicate release arrives within seconds."""
 
 ROUTE_BROKERS_MAX: Final = 128
 """Brokers on the route of a request, a reply or a relayed packet. A longer one is wrong."""
@@ -377,8 +379,7 @@ STREAM_EPOCHS_MIN: Final = 16
 """Stream epochs that a pubend keeps although their vectors are large."""
 
 STREAM_EPOCH_REQUESTS_MAX: Final = 5
-"""Requests for a stream epoch after which an SHB reads its ticks from the log. The pubend may not
-keep the epoch any more."""
+"""Requests for a stream epoch, which may not be kept, before an SHB reads its ticks from the log."""
 
 GROUP_BYTES_MAX: Final = 32 * 1024 * 1024
 """Bytes above which no further write joins a transaction, so that the first one is not delayed."""
@@ -408,8 +409,8 @@ STATEMENTS_KEPT: Final = 64
 """Compiled statements that a database connection caches."""
 
 FRAME_BYTES_MAX: Final = 16_777_216
-"""Bytes of the body of a frame. It is far above ``frame_bytes_max``, because a packet may contain
-several StreamData messages, and far below what would exhaust a reader's memory."""
+"""Bytes of the body of a frame: far above ``frame_bytes_max``, because a packet may contain several
+StreamData messages, and far below a reader's memory."""
 
 EVENT_BYTES_MAX: Final = FRAME_BYTES_MAX // 2
 """Bytes of a client's frame. With the fields that a broker adds, an event still fits into a
@@ -488,7 +489,7 @@ IN_FLIGHT_CHUNKS_MAX: Final = 8
 """Chunks that may be unanswered; a caller that adds more waits."""
 
 GAPS_KEPT: Final = 1_000
-"""Reported gaps that were not raised; the oldest are dropped first."""
+"""Reported gaps, not raised, and reported ends of pubends; the oldest are dropped first."""
 
 ACK_PUBENDS_MAX: Final = 256
 """Pubends of one acknowledgement of a client; a frame has room for so many of the longest names."""

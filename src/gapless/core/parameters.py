@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from gapless.core.errors import UsageError
-from gapless.core.limits import DELTA_MAX, PARAMETER_MAX, PARAMETER_TIME_MAX
+from gapless.core.limits import DELTA_MAX, NACK_RANGES_MAX, PARAMETER_MAX, PARAMETER_TIME_MAX
 from gapless.core.plan_limits import PLAN_EXACT_CELLS_MAX
 
 __all__ = ["DEFAULTS", "Parameters", "allowed", "microseconds"]
@@ -193,6 +193,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     machine itself takes 0 for no limit."""
     retention_s: int = 604_800
     """How long a log is retained for replay beyond what members need, as far as it fits."""
+    close_wait_s: int = 60
+    """How long a pubend that is closed at once still waits for members and log holds."""
     disk_free_bytes_min: int = 0
     """The broker warns if less is free on its disk. 0: a tenth of the disk, at most 10 GiB."""
     staged_bytes_max: int = 268_435_456
@@ -261,7 +263,11 @@ _MAY_BE_ZERO: Final = frozenset(
 without a delay or a limit that nothing fits into."""
 
 
-_GREATEST = {"delta": DELTA_MAX, "plan_exact_cells": PLAN_EXACT_CELLS_MAX}
+_GREATEST = {
+    "delta": DELTA_MAX,
+    "nack_ranges_max": NACK_RANGES_MAX,
+    "plan_exact_cells": PLAN_EXACT_CELLS_MAX,
+}
 """The greatest values of parameters with limits of their own."""
 
 

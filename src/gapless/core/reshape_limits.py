@@ -12,6 +12,7 @@ __all__ = [
     "OPERATION_PARTICIPANTS_MAX",
     "OVERLAY_REQUEST_BYTES_MAX",
     "REMAINDERS_NAMED_MAX",
+    "REMAINDER_CHARACTERS_MAX",
     "TAKEOVER_ANSWERS_MAX",
     "TREE_REQUESTS_MAX",
 ]
@@ -43,3 +44,6 @@ TAKEOVER_ANSWERS_MAX: Final = 8
 
 OVERLAY_REQUEST_BYTES_MAX: Final = 4_194_304
 """Bytes of a request to the supervisor of an overlay: the tree of some ten thousand cells."""
+
+REMAINDER_CHARACTERS_MAX: Final = 300
+"""Characters of such a thing: room for a name."""

@@ -8,5 +8,5 @@ __all__ = ["PROTOCOL_VERSIONS", "VERSION"]
 
 VERSION: Final = "0.1.0"
 
-PROTOCOL_VERSIONS: Final = (3,)
+PROTOCOL_VERSIONS: Final = (4,)
 """The versions of the wire format that this version supports, oldest first."""

@@ -21,6 +21,7 @@ from gapless.core.context import Context
 from gapless.core.errors import FilterError
 from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.parameters import microseconds
+from gapless.core.ticks import Tick
 from gapless.directory.locations import PubendLocations
 from gapless.messages.overlay import FIRST_SHAPE, Announce, PubendProperties, ShapeVersion
 from gapless.overlay.peers import Peers
@@ -44,6 +45,10 @@ class KnownPubend(msgspec.Struct, frozen=True):
     """The cell from which it was received; None for a pubend of this broker."""
     shape_version: ShapeVersion = FIRST_SHAPE
     """The shape version of that cell when it was received."""
+    sealed: Tick | None = None
+    """The last tick of a pubend that is sealed or a tombstone (RS-32)."""
+    last_event: Tick = 0
+    """Of a tombstone: the last tick that may have had an event."""
 
     @property
     def direction(self) -> CellId | None:
@@ -60,6 +65,9 @@ class KnownPubends(Protocol):
 
     def get(self, pubend: PubendId) -> KnownPubend | None:
         """Return the announcement of a pubend, or None if it is unknown or was ended."""
+
+    def is_closed(self, pubend: PubendId) -> bool:
+        """Return whether a pubend is a tombstone, as long as that is remembered."""
 
     def pubends(self) -> list[PubendId]:
         """Return the existing pubends, in the order of their names."""
@@ -161,6 +169,11 @@ class Announcements:
         known = self.known.get(pubend)
         return None if known is None or known.tombstone else known
 
+    def is_closed(self, pubend: PubendId) -> bool:
+        """Return whether a pubend is a tombstone, as long as that is remembered (RS-34)."""
+        known = self.known.get(pubend)
+        return known is not None and known.tombstone
+
     def advertisement_of(self, known: KnownPubend) -> Filter:
         """Return the advertisement of a pubend; everything if this version cannot parse it."""
         try:
@@ -188,9 +201,18 @@ class Announcements:
         properties: PubendProperties,
         *,
         tombstone: bool = False,
+        sealed: Tick | None = None,
+        last_event: Tick = 0,
     ) -> None:
         """Announce a pubend of this broker, or its end."""
-        self._store(pubend, KnownPubend(version, properties, (), tombstone))
+        known = KnownPubend(
+            version, properties, (), tombstone, sealed=sealed, last_event=last_event
+        )
+        self._store(pubend, known)
+
+    def bury_later(self, pubend: PubendId, version: int, after_us: int) -> None:
+        """Forget a tombstone after a time, when every broker has received it."""
+        self._context.call_later(max(1, after_us), lambda: self._bury(pubend, version))
 
     def session_opened(self, peer: BrokerId, cell: CellId) -> None:
         """Announce every pubend to a peer that is not in its direction (R2)."""
@@ -231,16 +253,19 @@ class Announcements:
             announce.tombstone,
             cell,
             announce.shape_version,
+            announce.sealed,
+            announce.last_event,
         )
         if held is not None and not self._is_update(held, update):
             self._confirm(announce.pubend, held, update)
             return False
-        self._store(announce.pubend, update)
+        # cellmates have or get another path from its source: if they told each other what they have
+        # heard from each other, two paths would go around among three of them for ever
+        is_new = held is None or held.version != update.version
+        self._store(announce.pubend, update, to_cellmates=is_new or cell != own)
         if announce.tombstone:
-            self._context.call_later(
-                microseconds(s=self._context.parameters.tombstone_ttl_s),
-                lambda: self._bury(announce.pubend, announce.version),
-            )
+            ttl_us = microseconds(s=self._context.parameters.tombstone_ttl_s)
+            self.bury_later(announce.pubend, announce.version, ttl_us)
         return True
 
     def _is_update(self, held: KnownPubend, update: KnownPubend) -> bool:
@@ -273,14 +298,17 @@ class Announcements:
             source in neighbourhood and known.shape_version >= neighbourhood.shape_version(source)
         )
 
-    def _store(self, pubend: PubendId, known: KnownPubend) -> None:
+    def _store(self, pubend: PubendId, known: KnownPubend, *, to_cellmates: bool = True) -> None:
         self.known[pubend] = known
-        self._announce(pubend, known)
+        self._announce(pubend, known, to_cellmates=to_cellmates)
 
-    def _announce(self, pubend: PubendId, known: KnownPubend) -> None:
+    def _announce(self, pubend: PubendId, known: KnownPubend, *, to_cellmates: bool = True) -> None:
+        own = self._context.identity.cell
         for peer in self._peers.open_peers():
             cell = self._tree.neighbourhood.cell_of(peer)
-            if cell is not None and self._concerns(cell, known):
+            if cell is None or (cell == own and not to_cellmates):
+                continue
+            if self._concerns(cell, known):
                 self._context.send(peer, self._message(pubend, known, cell))
 
     def _concerns(self, cell: CellId, known: KnownPubend) -> bool:
@@ -301,10 +329,12 @@ class Announcements:
             self._tree.neighbourhood.shape_version(own)
             if self._is_confirmed(known)
             else UNCONFIRMED,
+            known.sealed,
+            known.last_event,
         )
 
     def _bury(self, pubend: PubendId, version: int) -> None:
-        """Forget a tombstone after ``tombstone_ttl_s``, when every broker has received it."""
+        """Forget a tombstone, unless a newer announcement has replaced it."""
         known = self.known.get(pubend)
         if known is not None and known.tombstone and known.version == version:
             del self.known[pubend]

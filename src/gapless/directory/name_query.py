@@ -74,9 +74,14 @@ _RESULTS: Final = {
 }
 
 
-def numbered(name: str, identity: Identity) -> PubendId:
-    """Return a pubend of a name with a number that no other broker or incarnation assigns."""
+def numbered(name: str, identity: Identity, closed: int = 0) -> PubendId:
+    """Return a pubend of a name with a number that no other broker or incarnation assigns.
+
+    ``closed`` counts the pubends that this incarnation has closed: their numbers are not given again.
+    """
     text = f"{identity.broker}/{identity.incarnation}/{name}"
+    if closed:
+        text += f"/{closed}"
     digest = blake2b(text.encode(), digest_size=_NUMBER_BYTES).digest()
     return PubendId(name, 2 + int.from_bytes(digest))
 

@@ -16,6 +16,7 @@ from gapless.directory.announcements import Announcements
 from gapless.directory.hosted import Hosted
 from gapless.directory.locations import PubendLocations
 from gapless.directory.status import PubendStatuses
+from gapless.directory.tombstones import Tombstones
 
 __all__ = ["PubendNames", "invalid_name_reason"]
 
@@ -42,12 +43,14 @@ class PubendNames:
         announcements: Announcements,
         locations: PubendLocations,
         status: PubendStatuses,
+        tombstones: Tombstones,
     ) -> None:
         self._me = identity.broker
         self._hosted = hosted
         self._announcements = announcements
         self._locations = locations
         self._status = status
+        self._tombstones = tombstones
         self._reserved: set[str] = set()
         """The names of pubends that this broker creates and that are not on disk yet."""
 
@@ -79,10 +82,24 @@ class PubendNames:
         return self._me if pubend in self._hosted else self._status.other_broker(pubend) or self._me
 
     def is_remembered(self, name: str) -> bool:
-        """Return whether there was a pubend of exactly that name, even if no broker has it now."""
+        """Return whether there was a pubend of exactly that name, even if no broker has it now.
+
+        A closed pubend counts: its id is never given again (RS-34).
+        """
         pubend = PubendId(name)
-        is_announced = self._announcements.get(pubend) is not None
+        is_announced = pubend in self._announcements.known or pubend in self._tombstones
         return is_announced or self._locations.broker_of(pubend) is not None
+
+    def find_closed(self, name: str) -> PubendId | None:
+        """Return the closed pubend that a name means if no pubend has the name now, or None."""
+        numbered = _NUMBERED.fullmatch(name)
+        pubend = PubendId(numbered[1], int(numbered[2])) if numbered else PubendId(name)
+        return pubend if self._status.is_closed(pubend) else None
+
+    @property
+    def closed_here(self) -> int:
+        """How many pubends this incarnation of the broker has closed."""
+        return self._tombstones.added
 
     def reserve(self, name: str) -> None:
         """Reserve a name for a pubend that this broker is creating."""

@@ -15,6 +15,7 @@ from gapless.directory.announcements import Announcements, KnownPubend
 from gapless.directory.hosted import Hosted
 from gapless.directory.locations import PubendLocations
 from gapless.directory.protocols import PartitionsOnPaths, RetiredBrokers
+from gapless.directory.tombstones import Tombstones, closed_reason
 from gapless.overlay.peers import Peers
 
 __all__ = ["PubendStatuses"]
@@ -32,6 +33,7 @@ class PubendStatuses:
         retirements: RetiredBrokers,
         announcements: Announcements,
         locations: PubendLocations,
+        tombstones: Tombstones,
     ) -> None:
         self._me = identity.broker
         self._peers = peers
@@ -40,6 +42,7 @@ class PubendStatuses:
         self._retirements = retirements
         self._announcements = announcements
         self._locations = locations
+        self._tombstones = tombstones
 
     # --- where a pubend is ---------------------------------------------------------------------
 
@@ -59,6 +62,22 @@ class PubendStatuses:
         """Return whether this broker knows a broker that has a pubend."""
         here = pubend in self._hosted or pubend in self._hosted.corrupt
         return here or self.other_broker(pubend) is not None
+
+    def is_closed(self, pubend: PubendId) -> bool:
+        """Return whether a pubend was closed, as far as that is remembered (RS-34)."""
+        return pubend in self._tombstones or self._announcements.is_closed(pubend)
+
+    def sealed_at(self, pubend: PubendId) -> Tick | None:
+        """Return the last tick of a sealed pubend, as far as that is known (RS-32)."""
+        known = self._announcements.known.get(pubend)
+        return None if known is None else known.sealed
+
+    def end_of(self, pubend: PubendId) -> tuple[Tick, Tick] | None:
+        """Return the last tick of a tombstone with a log, and that of its last event (RS-34)."""
+        known, record = self._announcements.known.get(pubend), self._tombstones.get(pubend)
+        if known is not None and known.tombstone and known.sealed:
+            return known.sealed, known.last_event
+        return (record.last, record.last_event) if record is not None and record.last else None
 
     # --- whether it may return -----------------------------------------------------------------
 
@@ -82,6 +101,8 @@ class PubendStatuses:
 
     def not_here(self, pubend: PubendId) -> str:
         """Return why this broker does not serve a pubend."""
+        if self.is_closed(pubend):
+            return closed_reason(pubend)
         where, corruption = self.other_broker(pubend), self._hosted.corrupt.get(pubend)
         if where is not None:
             return f"the pubend {pubend} is at the broker {where}; publish there"

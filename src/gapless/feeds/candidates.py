@@ -12,7 +12,7 @@ from typing import Final
 
 from gapless.core.context import Identity
 from gapless.core.ids import BrokerId, CellId, PubendId
-from gapless.core.limits import CELL_BROKERS_MAX
+from gapless.core.limits import BROKER_NAME_BYTES_MAX, CELL_BROKERS_MAX
 from gapless.directory.announcements import KnownPubend, KnownPubends
 from gapless.feeds.paths import RELAYED, Candidate
 from gapless.messages.overlay import PathEpochs, Quality
@@ -64,6 +64,11 @@ class FeedCandidates:
         """Return whether a pubend is best effort (R33)."""
         known = self._known(pubend)
         return known is not None and known.properties.quality is Quality.BEST_EFFORT
+
+    def is_sealed(self, pubend: PubendId) -> bool:
+        """Return whether a pubend is sealed: its stream is silent for ever (RS-32)."""
+        known = self._known(pubend)
+        return known is not None and known.sealed is not None
 
     def candidates(self, pubend: PubendId) -> list[Candidate]:
         """Return the brokers that may feed this router, best first (R7)."""
@@ -156,9 +161,9 @@ class FeedCandidates:
         """Compare the epochs that a receiver has named with the path to it (RS-11).
 
         Inside a cell the views are equal: a leaf is behind its cell in every tree, and inside the
-        PHB cell nothing is filtered.
+        PHB cell nothing is filtered. A name that no cell can have is not asked for.
         """
-        if receiver.kind is not AttachKind.CELL:
+        if receiver.kind is not AttachKind.CELL or len(receiver.name) > BROKER_NAME_BYTES_MAX:
             return SAME_VIEW
         return compare(self._tree.neighbourhood, receiver.name, named)
 

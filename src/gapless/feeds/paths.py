@@ -34,3 +34,6 @@ class FeedPaths(Protocol):
 
     def path_epochs(self, feeder: BrokerId) -> PathEpochs:
         """Return the epochs above the first one of the edges between a feeder and this broker."""
+
+    def is_sealed(self, pubend: PubendId) -> bool:
+        """Return whether a pubend is sealed: its stream is silent for ever (RS-32)."""

@@ -90,6 +90,8 @@ class LagMeter:
     def _is_caught_up(self, cursor: Cursor) -> bool:
         """Whether the client needs nothing up to the horizon, and the horizon follows the clock."""
         subend = cursor.subend
+        if subend.sealed_at is not None and cursor.settled.tick >= subend.sealed_at:
+            return True
         if cursor.phase is not CursorPhase.LIVE or subend.feeder is None:
             return False
         parameters = self._context.parameters

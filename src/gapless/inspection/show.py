@@ -213,6 +213,9 @@ class InspectionCalls:
 
     def _list_pubends(self, call: ListPubends) -> PubendList:
         names = sorted(self._hosted) if call.hosted else self._announcements.pubends()
+        if call.closed:
+            tombstones = (each for each in self._announcements.known if each not in names)
+            names = sorted({*names, *filter(self._announcements.is_closed, tombstones)})
         after = call.after
         states = (self._pubend(each) for each in names if after is None or each > after)
         known = (each for each in states if each is not None)
@@ -220,7 +223,7 @@ class InspectionCalls:
         return PubendList(call.request, entries, more)
 
     def _pubend(self, pubend: PubendId) -> PubendState | None:
-        known = self._announcements.get(pubend)
+        known = self._announcements.known.get(pubend)
         if known is None:
             return None
         properties = known.properties
@@ -235,6 +238,8 @@ class InspectionCalls:
             known.path,
             _hosted(hosted) if isinstance(hosted, Pubend) else None,
             self._router.feeder(pubend),
+            known.sealed,
+            known.tombstone,
         )
 
 

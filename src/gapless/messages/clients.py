@@ -19,6 +19,7 @@ from gapless.messages.streams import Events, Publication
 
 __all__ = [
     "Ack",
+    "Closed",
     "Credit",
     "Delivery",
     "DurableFound",
@@ -84,6 +85,8 @@ class RefusalCause(IntEnum):
     """Some broker that may host the durable subscription did not answer. Retry later."""
     NOT_AUTHORISED = 8
     """The request needs an operator token, and the client has another one."""
+    CLOSED = 9
+    """The pubend is closed: it accepts nothing any more."""
 
 
 # --- publishing ---------------------------------------------------------------------------------
@@ -173,6 +176,8 @@ class StartPoint(msgspec.Struct, frozen=True, array_like=True):
     greater on a silent pubend and less on an excluded one. None: its greatest tick."""
     excluded: tuple[PubendId, ...] = ()
     """With a position in total order: excluded pubends whose gap was not reported yet."""
+    closed: tuple[PubendId, ...] = ()
+    """Pubends of which the client was notified that they are closed."""
 
     def on(self, pubend: PubendId) -> StartKind:
         """Return how it starts on one pubend."""
@@ -351,6 +356,19 @@ class Gap(msgspec.Struct, frozen=True, array_like=True, tag=True):
     pubend: PubendId
     low: Tick
     high: Tick
+
+
+class Closed(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A pubend is closed, and the subscription was sent everything of it (RS-32).
+
+    It is acknowledged by the tick above the last one. A client that has acknowledged it, or names the
+    pubend when it subscribes again, is not notified again.
+    """
+
+    subscription: str
+    pubend: PubendId
+    last: Tick
+    """The last tick of the pubend; 0 under best effort, where a client has no position."""
 
 
 class SubscriptionEnded(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -190,6 +190,8 @@ class ListPubends(msgspec.Struct, frozen=True, array_like=True, tag=True):
     after: PubendId | None = None
     hosted: bool = False
     """Only pubends that this broker hosts."""
+    closed: bool = False
+    """Also tombstones, as long as this broker remembers them."""
 
 
 class MemberState(msgspec.Struct, frozen=True, array_like=True):
@@ -235,6 +237,10 @@ class PubendState(msgspec.Struct, frozen=True, array_like=True):
     feeder: BrokerId | None = None
     """The broker that feeds it to this one; None if it is hosted here, or not needed here, or no
     broker that has it can be reached."""
+    sealed: Tick | None = None
+    """The last tick if it is sealed or closed; None if it is open."""
+    closed: bool = False
+    """Whether it is a tombstone."""
 
 
 class PubendList(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -315,6 +315,11 @@ class Announce(msgspec.Struct, frozen=True, array_like=True, tag=True):
     tombstone: bool = False
     shape_version: ShapeVersion = FIRST_SHAPE
     """Of the sender's cell. A path from before a reshape may be wrong (R13)."""
+    sealed: Tick | None = None
+    """The last tick of a pubend that is sealed, or is a tombstone (RS-32); 0 under best effort. All
+    ticks above it are F for ever. None while the pubend is open."""
+    last_event: Tick = 0
+    """Of a tombstone: the last tick that may have had an event. No position above it misses one."""
 
 
 class Partition(msgspec.Struct, frozen=True, array_like=True):

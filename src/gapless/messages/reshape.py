@@ -21,6 +21,7 @@ from gapless.core.reshape_limits import (
     OPERATION_CELLS_MAX,
     OPERATION_PARTICIPANTS_MAX,
     OPERATIONS_KEPT,
+    REMAINDER_CHARACTERS_MAX,
     REMAINDERS_NAMED_MAX,
 )
 from gapless.messages.overlay import CellMember, CellRecord, ShapeVersion, Term
@@ -162,7 +163,8 @@ Participants = Annotated[
     tuple[Participant, ...], msgspec.Meta(max_length=OPERATION_PARTICIPANTS_MAX)
 ]
 HeldRecords = Annotated[tuple[CellRecord, ...], msgspec.Meta(max_length=NEIGHBOURHOOD_CELLS_MAX)]
-Remainders = Annotated[tuple[str, ...], msgspec.Meta(max_length=REMAINDERS_NAMED_MAX)]
+Remainder = Annotated[str, msgspec.Meta(max_length=REMAINDER_CHARACTERS_MAX)]
+Remainders = Annotated[tuple[Remainder, ...], msgspec.Meta(max_length=REMAINDERS_NAMED_MAX)]
 HeldCells = Annotated[tuple[CellId, ...], msgspec.Meta(max_length=NEIGHBOURHOOD_CELLS_MAX)]
 ReplacedBrokers = Annotated[tuple[BrokerId, ...], msgspec.Meta(max_length=CELL_BROKERS_MAX)]
 

@@ -30,6 +30,7 @@ from gapless.messages.records import (
     StreamEpochRecord,
     SubscriptionRecord,
     TickCeilingRecord,
+    TombstoneRecord,
 )
 
 __all__ = ["StoredPubend", "StoredState"]
@@ -59,6 +60,7 @@ class StoredState(NamedTuple):
     pubends: tuple[StoredPubend, ...]
     tick_ceiling: Tick
     """The tick ceiling of the broker; 0 if there is none."""
+    tombstones: tuple[TombstoneRecord, ...]
     memberships: tuple[JoinedPubendRecord, ...]
     locations: tuple[PubendLocationRecord, ...]
     retirements: tuple[RetirementRecord, ...]
@@ -89,6 +91,7 @@ class StoredState(NamedTuple):
             neighbourhood=next(iter(all_of(NeighbourhoodRecord)), None),
             pubends=_pubends(by_kind),
             tick_ceiling=max((each.ceiling for each in all_of(TickCeilingRecord)), default=0),
+            tombstones=all_of(TombstoneRecord),
             memberships=all_of(JoinedPubendRecord),
             locations=all_of(PubendLocationRecord),
             retirements=all_of(RetirementRecord),

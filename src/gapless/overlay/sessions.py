@@ -94,6 +94,8 @@ class PeerSessions:
         self._peers: dict[BrokerId, Peer] = {}
         self._numbers: dict[BrokerId, Iterator[int]] = {}
         """The session numbers by broker, also of those that left the neighbourhood."""
+        self._leaving: frozenset[BrokerId] = frozenset()
+        """During a step: the brokers that left the neighbourhood, to which no session opens."""
         self._relays = Relays(context, self)
         self._admit(neighbourhood)
         self._heartbeat_us = microseconds(ms=context.parameters.heartbeat_ms)
@@ -132,14 +134,15 @@ class PeerSessions:
         a Hello when its link is up.
         """
         neighbourhood = change.new
-        brokers = set(neighbourhood.all_brokers())
+        self._leaving = frozenset(self._peers).difference(neighbourhood.all_brokers())
         for peer, held in self._peers.items():
-            if peer not in brokers:
+            if peer in self._leaving:
                 last = self._context.take_messages_to(peer)
                 if last and held.active is not None:
                     held.active.send(last)
                 self.end_relayed(peer)
                 held.direct.end()
+        self._leaving = frozenset()
         self._review_full()
         self._admit(neighbourhood)
 
@@ -261,7 +264,7 @@ class PeerSessions:
         if held.active is None:
             self._activate(held, session)
         else:
-            session.send((session.heartbeat(()),))
+            session.send((self._heartbeat(session, ()),))
 
     def closed(self, session: PeerSession) -> None:
         """A session has closed: take another one if it is open."""
@@ -273,7 +276,7 @@ class PeerSessions:
         self._review_full()
         self._end_relayed_over(session.peer)
         other = held.other_open(session)
-        if other is not None:
+        if other is not None and session.peer not in self._leaving:
             self._activate(held, other)
 
     def _activate(self, held: Peer, session: PeerSession) -> None:
@@ -416,7 +419,10 @@ class PeerSessions:
         """Send a heartbeat; over the active session it also carries the states of the tables."""
         peer = session.peer
         if self._peers[peer].active is session:
-            tables = self._listener.table_states(peer)
-            self._context.send(peer, session.heartbeat(tables, self._digests.of(session.cell)))
+            self._context.send(peer, self._heartbeat(session, self._listener.table_states(peer)))
         else:
-            session.send((session.heartbeat(()),))
+            session.send((self._heartbeat(session, ()),))
+
+    def _heartbeat(self, session: PeerSession, tables: tuple[TableState, ...]) -> Heartbeat:
+        """Return the next heartbeat of a session, with the digest of records (RS-4)."""
+        return session.heartbeat(tables, self._digests.of(session.cell))

@@ -197,9 +197,14 @@ class TableExchange:
         self._review_sources_towards(peer)
 
     def reshaped(self) -> None:
-        """Choose the sources of all edges to cells again."""
-        for cell in self._tree.neighbourhood.neighbours:
-            self._review_sources(self.table_store.edges[cell])
+        """Choose the sources of all edges to cells again; others are in another direction now."""
+        neighbourhood = self._tree.neighbourhood
+        for cell in neighbourhood.neighbours:
+            edge = self.table_store.edges[cell]
+            for sender, home in edge.senders():
+                if home is None or neighbourhood.direction(home) != cell:
+                    edge.merge_stale(sender, self._context.now)
+            self._review_sources(edge)
 
     def _review_sources_towards(self, peer: BrokerId) -> None:
         """Choose the sources again for the direction of a broker of another cell."""

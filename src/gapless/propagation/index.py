@@ -11,6 +11,7 @@ from heapq import heappop, heappush
 
 from gapless.content import Conjunction
 from gapless.content.matching import RoutingIndex
+from gapless.content.matching.work import MatchWork
 from gapless.content.values import Attributes
 
 __all__ = ["TableIndex"]
@@ -20,7 +21,9 @@ class TableIndex:
     """The conjunctions of all tables of a broker, by the tables' numbers."""
 
     def __init__(self) -> None:
-        self._index = RoutingIndex()
+        self.match_work = MatchWork()
+        """The allowance of each step for matching. An event beyond it matches all tables."""
+        self._index = RoutingIndex(work=self.match_work)
         self._counts: dict[int, dict[Conjunction, int]] = {}
         """By table number; two texts of a table may be the same conjunction."""
         self._free: list[int] = []
@@ -54,7 +57,7 @@ class TableIndex:
 
     def match(self, attributes: Attributes) -> int:
         """Return the mask of the tables that match an event with these attributes."""
-        return self._index.match(attributes).links
+        return self._index.match_links((attributes,))[0]
 
     def match_batch(self, events: Iterable[Attributes]) -> list[int]:
         """Return the masks for several events, in their order."""

@@ -7,6 +7,9 @@ Ticks grow within an incarnation. A receiver drops a tick that is not above the 
 incarnation, and accepts any tick of a greater incarnation: if the clock was set back between the
 two, its ticks may be lower.
 
+One step sends one row. The further rows of a large batch, and batches behind them, wait for later
+steps. The reply does not wait, and rows beyond a limit are dropped.
+
 Publishers are known in memory only. A sequence that is not above the last one is acknowledged and
 not sent again. Its tick is not kept, so the reply has 0 in its place. After a restart a publisher
 starts anew, and events that it repeats are sent again, in the new incarnation. Session numbers grow
@@ -15,21 +18,28 @@ across incarnations, so that a session of an earlier incarnation is fenced.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
 from gapless.content.filter import Filter
 from gapless.content.plain import size_bound
 from gapless.core.context import Context
-from gapless.core.limits import ROW_BYTES_MAX, ROW_EVENTS_MAX
+from gapless.core.limits import BEST_EFFORT_ROWS_MAX, ROW_BYTES_MAX, ROW_EVENTS_MAX
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.overlay import Quality
-from gapless.messages.records import PubendRecord, PublisherRecord
+from gapless.messages.records import DeleteRecord, PubendRecord, PublisherRecord, StorageChange
 from gapless.messages.streams import Events, KnowledgeRange, Member, Publication
 from gapless.packed.encode import in_rows
+from gapless.pubend.drain import sealed_reason
 from gapless.pubend.protocols import Outlet
-from gapless.pubend.publishers import Publishers, refuse_unadvertised, with_ticks
+from gapless.pubend.publishers import (
+    ClosedRefusalError,
+    Publishers,
+    refuse_unadvertised,
+    with_ticks,
+)
 
 __all__ = ["BestEffortPubend"]
 
@@ -67,9 +77,26 @@ class BestEffortPubend:
         self._sessions = context.identity.incarnation * SESSIONS_PER_INCARNATION
         self.record = record
         """The record on disk."""
+        self._unsent: deque[tuple[Publication, ...]] = deque()
+        """The row of this step and those of later steps."""
         self.top: Tick = 0
         """The last tick that was assigned."""
-        context.call_later(self._review_us, self._review)
+        self.sealed: Tick | None = None
+        """0 when the pubend is closed: it has no positions."""
+        self._review_timer = context.call_later(self._review_us, self._review)
+
+    # --- the end -----------------------------------------------------------------------------
+
+    def refuse_when_sealed(self) -> None:
+        """Refuse everything when the pubend is closed (RS-32)."""
+        if self.sealed is not None:
+            raise ClosedRefusalError(sealed_reason(self.record.pubend))
+
+    def erase(self) -> tuple[StorageChange, ...]:
+        """End the pubend; return the changes that erase its records (RS-33)."""
+        self.sealed = 0
+        self._review_timer.cancel()
+        return (DeleteRecord(self.record.key),)
 
     # --- publishing --------------------------------------------------------------------------
 
@@ -93,6 +120,7 @@ class BestEffortPubend:
     ) -> None:
         """Send the events of a batch that were not sent before, and call back with its ticks."""
         del refused  # every refusal raises PublishRefusedError
+        self.refuse_when_sealed()
         held = self._publishers.get(publisher, session)
         refuse_unadvertised(self._advertised, events)
         repeated = min(len(events), max(0, held.last_sequence + 1 - first))
@@ -103,11 +131,34 @@ class BestEffortPubend:
         then((UNKNOWN_TICK,) * repeated + tuple(each.tick for each in new))
         if new:
             self._publishers.append(held, new, self._context.clock)
-            for part in _rows(publisher, fresh, new):
-                knowledge = KnowledgeRange(
-                    part[0].tick, part[-1].tick, self._context.identity.incarnation, 0, part
-                )
-                self._outlet.forward(self.record.pubend, knowledge, None)
+            self._send(_rows(publisher, fresh, new))
+
+    def _send(self, rows: list[tuple[Publication, ...]]) -> None:
+        """Send rows, one per step, behind those that wait; drop what is beyond the limit."""
+        is_sending = bool(self._unsent)
+        room = BEST_EFFORT_ROWS_MAX - len(self._unsent)
+        if len(rows) > room:
+            self._context.mark("best effort dropped")
+        self._unsent.extend(rows[: max(0, room)])
+        if not is_sending:
+            self._send_row()
+
+    def _send_row(self) -> None:
+        """Send the next row. The others wait for later steps, because one step sends one packet."""
+        part = self._unsent[0]
+        knowledge = KnowledgeRange(
+            part[0].tick, part[-1].tick, self._context.identity.incarnation, 0, part
+        )
+        self._outlet.forward(self.record.pubend, knowledge, None)
+        if len(self._unsent) > 1:
+            self._context.write((), self._row_sent)
+        else:
+            self._unsent.clear()
+
+    def _row_sent(self) -> None:
+        """The step of a row is over."""
+        self._unsent.popleft()
+        self._send_row()
 
     # --- the log that a router expects: there is none ----------------------------------------
 
@@ -139,6 +190,6 @@ class BestEffortPubend:
         return microseconds(s=self._context.parameters.publisher_ttl_s) // 8
 
     def _review(self) -> None:
-        self._context.call_later(self._review_us, self._review)
+        self._review_timer = self._context.call_later(self._review_us, self._review)
         limit = microseconds(s=self._context.parameters.publisher_ttl_s)
         self._publishers.forget_unused(self._context.clock - limit)

@@ -121,6 +121,10 @@ class KnownHosts:
             PutRecord(KnownHostRecord(self._pubend, shb, self._known[shb])) for shb in unsaved
         )
 
+    def erasures(self) -> list[DeleteRecord]:
+        """Return the changes that erase all notes: the pubend ends (RS-33)."""
+        return [DeleteRecord(KnownHostRecord(self._pubend, shb, ()).key) for shb in self._known]
+
     def floor(self, now: int) -> Tick | None:
         """Return the tick above which the log is kept for SHBs that may still join, or None."""
         for shb, since in [*self._awaited.items()]:

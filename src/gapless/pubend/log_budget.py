@@ -51,6 +51,12 @@ class LogBudget:
         self._level = None
         self.grew(log.bytes)
 
+    def remove(self, log: SizedLog) -> None:
+        """Remove a log that is erased."""
+        self._logs.remove(log)
+        self._level = None
+        self.grew(-log.bytes)
+
     def notify(self) -> None:
         """Notify the logs above a new level: those of idle pubends are reviewed seldom."""
         level, before = self.level, self._notified

@@ -84,6 +84,10 @@ class LogSize:
             self._part = max(1, self.bytes // PARTS)
         self._budget.add(self)
 
+    def close(self) -> None:
+        """The log is erased: it does not count beside the others any more."""
+        self._budget.remove(self)
+
     @property
     def total(self) -> int:
         """The bytes ever logged."""

@@ -18,6 +18,7 @@ from gapless.core.parameters import microseconds
 from gapless.core.rate_limit import RateLimit
 from gapless.messages.records import PutRecord
 from gapless.pubend.known_hosts import KnownHosts
+from gapless.pubend.member_state import MemberPhase
 from gapless.pubend.members import Members
 from gapless.pubend.protocols import Claims
 from gapless.pubend.stream_end import StreamEnd
@@ -50,6 +51,11 @@ class MemberEpochs:
         record = self._end.record
         return self._claims.claim(shb, record.pubend, record.announcement_version)
 
+    def concerns(self, shb: ShbId) -> bool:
+        """Return whether a report of an SHB may change the vector: it is a member, or claimed."""
+        phase = self._members.state_of(shb)
+        return phase in {MemberPhase.LISTED, MemberPhase.INACTIVE} or self.claim(shb) is not None
+
     def follow_announcement(self) -> None:
         """Open an epoch at once if the latest is of an older announcement version (R31).
 
@@ -57,12 +63,14 @@ class MemberEpochs:
         call.
         """
         epochs, version = self._end.stream_epochs, self._end.record.announcement_version
+        if self._end.sealed is not None:
+            return  # an epoch would need a tick
         if epochs and epochs[-1].announcement_version != version:
             self._open(self._members.vector(self.claim, self._context.now))
 
     def update(self) -> None:
         """Open a new epoch if members or claims have changed; the rate is limited (R31)."""
-        if self._is_due:
+        if self._is_due or self._end.sealed is not None:
             return
         wait = self._rate.wait(self._context.now)
         if wait:

@@ -37,7 +37,12 @@ from gapless.core.ids import (
 from gapless.core.parameters import Parameters, microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.pubend_requests import LogHoldId
-from gapless.messages.records import EndedMembershipRecord, LogHoldRecord, MemberRecord
+from gapless.messages.records import (
+    DeleteRecord,
+    EndedMembershipRecord,
+    LogHoldRecord,
+    MemberRecord,
+)
 from gapless.messages.streams import Member
 from gapless.pubend.member_state import NEXT_STATES, MemberInput, MemberPhase
 from gapless.pubend.protocols import Claim
@@ -191,6 +196,15 @@ class Members:
             self._note_contact(member.shb, now)
         return row
 
+    def keep_for_returned(self, member: Member, floor: Tick, now: int) -> list[MemberRecord]:
+        """Return the row of an SHB that returns to a sealed pubend after its lease, if it does.
+
+        No stream epoch can list it any more, so it is a member at once, inactive (RS-33).
+        """
+        is_member = member.shb in self._rows
+        row = None if is_member else self.expect_member(member, floor, now)
+        return [] if row is None else [row]
+
     def leave(
         self, shb: ShbId, membership: MembershipId, now: int
     ) -> tuple[EndedMembershipRecord, bool]:
@@ -313,6 +327,18 @@ class Members:
             (row.tick, row.log_hold.shb) for row in self._log_holds.values() if row.tick < tick
         ]
         return list(dict.fromkeys(shb for _, shb in sorted(floors)))
+
+    def log_holds_below(self, tick: Tick) -> list[LogHoldRecord]:
+        """Return the log holds below a tick, the farthest behind first."""
+        found = [row for row in self._log_holds.values() if row.tick < tick]
+        return sorted(found, key=lambda row: (row.tick, row.log_hold.shb))
+
+    def erasures(self) -> list[DeleteRecord]:
+        """Return the changes that erase all records: the pubend ends (RS-33)."""
+        keys = [row.key for row in self._rows.values()]
+        keys += [row.key for row in self._log_holds.values()]
+        keys += [EndedMembershipRecord.key_of(self._pubend, shb) for shb in self._ended]
+        return [DeleteRecord(key) for key in keys]
 
     def hosts(self) -> set[ShbId]:
         """Return all SHBs for which the log is kept."""

@@ -81,8 +81,20 @@ class ClockView(Protocol):
 class PubendAnnouncer(Protocol):
     """Announces the pubends of this broker."""
 
-    def host(self, pubend: PubendId, version: int, properties: PubendProperties) -> None:
-        """Announce a pubend of this broker, or a new version of it."""
+    def host(
+        self,
+        pubend: PubendId,
+        version: int,
+        properties: PubendProperties,
+        *,
+        tombstone: bool = False,
+        sealed: Tick | None = None,
+        last_event: Tick = 0,
+    ) -> None:
+        """Announce a pubend of this broker, a new version of it, or its end."""
+
+    def bury_later(self, pubend: PubendId, version: int, after_us: int) -> None:
+        """Forget a tombstone after a time, when every broker has received it."""
 
 
 class OtherBrokers(Protocol):
@@ -94,12 +106,22 @@ class OtherBrokers(Protocol):
     def not_here(self, pubend: PubendId) -> str:
         """Return why this broker does not serve a pubend."""
 
+    def is_closed(self, pubend: PubendId) -> bool:
+        """Return whether a pubend was closed, as far as that is remembered (RS-34)."""
+
 
 class PubendNaming(Protocol):
     """The names of pubends at this broker."""
 
     def find(self, name: str) -> PubendId | None:
         """Return the pubend that a name means, or None if this broker knows none."""
+
+    def find_closed(self, name: str) -> PubendId | None:
+        """Return the closed pubend that a name means if no pubend has the name now, or None."""
+
+    @property
+    def closed_here(self) -> int:
+        """How many pubends this incarnation of the broker has closed."""
 
     def is_remembered(self, name: str) -> bool:
         """Return whether there was a pubend of exactly that name, even if no broker has it now."""

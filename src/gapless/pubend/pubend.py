@@ -23,8 +23,8 @@ import msgspec
 from gapless.content.filter import Filter
 from gapless.core.context import Context
 from gapless.core.ids import MembershipId, ShbId, VirtualTime
-from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
+from gapless.messages.closing import CloseMode
 from gapless.messages.records import (
     AppendPackedRow,
     AppendRow,
@@ -38,11 +38,12 @@ from gapless.messages.records import (
     PutRecord,
     StorageChange,
     StreamEpochRecord,
+    TrimLog,
 )
 from gapless.messages.streams import Events, KnowledgeRange, Member, Publication
 from gapless.packed.encode import in_rows
 from gapless.packed.template import PackedTemplate
-from gapless.pubend.epochs import stream_epoch_at
+from gapless.pubend.drain import Drain, sealed_reason
 from gapless.pubend.event_numbers import CountedEvents, EventNumbers
 from gapless.pubend.known_hosts import KnownHosts, KnownTimes
 from gapless.pubend.log_budget import LogBudget
@@ -52,6 +53,7 @@ from gapless.pubend.member_epochs import MemberEpochs
 from gapless.pubend.members import Members
 from gapless.pubend.protocols import AckRequests, Claims, ClockView, Outlet
 from gapless.pubend.publishers import (
+    ClosedRefusalError,
     Publishers,
     PublishRefusedError,
     last_logged,
@@ -63,9 +65,9 @@ from gapless.pubend.retention import Retention
 from gapless.pubend.review_timer import ReviewTimer
 from gapless.pubend.stream_end import PendingRange, StreamEnd
 from gapless.pubend.tick_ceiling import TickCeiling
+from gapless.pubend.unused_publishers import UnusedPublishers
 
 __all__ = ["Outlet", "Pubend", "PublishRefusedError", "last_logged"]
-
 
 NOTHING: Final = range(0)
 """No sequences."""
@@ -126,37 +128,14 @@ class Pubend(StreamEnd):
             acks,
             clocks,
         )
-        context.call_later(self._publisher_review_us, self._review_publishers)
+        self.unused = UnusedPublishers(context, self, self._publishers)
 
     # --- queries -----------------------------------------------------------------------------
-
-    def vector(self, number: int) -> StreamEpochRecord | None:
-        """Return a stream epoch by its number."""
-        return next(
-            (stream_epoch for stream_epoch in self.stream_epochs if stream_epoch.number == number),
-            None,
-        )
-
-    def stream_epoch_of(self, tick: Tick) -> int:
-        """Return the stream epoch of a tick: the last one that starts at or before it."""
-        return stream_epoch_at(self.stream_epochs, tick, self._record.released)
-
-    def last_released_match(self, read_filter: Filter) -> Tick:
-        """Return the last released tick that may have held an event that matches a filter."""
-        last_released = self._record.last_released_event
-        offered = self._record.properties.advertisement
-        for until, narrower in reversed(self._record.past_advertisements):
-            if last_released > until and Filter(offered).intersects(read_filter):
-                return last_released
-            last_released, offered = min(last_released, until), narrower
-        return last_released if Filter(offered).intersects(read_filter) else 0
 
     @property
     def log_bytes(self) -> int:
         """The size of the log in bytes."""
         return self._size.bytes
-
-    # --- reading the log ---------------------------------------------------------------------
 
     @property
     def corruption(self) -> str | None:
@@ -238,14 +217,20 @@ class Pubend(StreamEnd):
             # the first copy may still wait for the disk; the reply waits for that write
             self.after_sent(lambda: then(published))
             return NOTHING
+        self.refuse_when_sealed()
         self._refuse_when_corrupt()
         self._refuse_when_full()
         self._epochs.follow_announcement()
-        tick = max(self.last + 1, self._present())
+        tick = max(self.last + 1, self.present())
         new = with_ticks(tick, batch.publisher, first + len(published), fresh)
         ticks = (*published, *range(new[0].tick, new[-1].tick + 1))
         self._append(held, new, lambda: then(ticks))
         return NOTHING
+
+    def refuse_when_sealed(self) -> None:
+        """Refuse what is new to a sealed pubend (RS-32)."""
+        if self.sealed is not None:
+            raise ClosedRefusalError(sealed_reason(self._record.pubend))
 
     def _refuse_when_corrupt(self) -> None:
         """Refuse to publish behind a corrupt row: no reader could pass it in order (P8)."""
@@ -317,6 +302,7 @@ class Pubend(StreamEnd):
         changed. The advertisement is not checked again: it was checked when the chunks were staged
         (:meth:`refuse_outside`), and it only widens.
         """
+        self.refuse_when_sealed()
         self._refuse_when_corrupt()
         self._refuse_when_full()
         self._epochs.follow_announcement()
@@ -325,7 +311,7 @@ class Pubend(StreamEnd):
         held = self._publishers.open(writer, self._used)
         self._lookups.fence(writer)
         sequence = max(held.last_sequence, after) + 1
-        first = tick = max(self.last + 1, self._present())
+        first = tick = max(self.last + 1, self.present())
         pendings, appends = [], []
         was_tight = self._size.is_tight
         for index, chunk in enumerate(chunks):
@@ -357,12 +343,12 @@ class Pubend(StreamEnd):
     def _logged_events(self) -> int:
         return self._numbers.total
 
-    # --- the advertisement -------------------------------------------------------------------
-
     @property
-    def advertisement(self) -> Filter:
-        """The advertisement after all pending writes."""
-        return Filter(self._latest.properties.advertisement)
+    def last_event(self) -> Tick:
+        """The last tick that may have had an event."""
+        return max(self._publishers.logged[0], self._record.last_event)
+
+    # --- the advertisement -------------------------------------------------------------------
 
     def widen(self, advertisement: Filter, then: Callable[[], None]) -> None:
         """Widen the advertisement; call back when it may be announced (A22)."""
@@ -413,8 +399,8 @@ class Pubend(StreamEnd):
         if row is None:
             then({}, 0)
         else:
-            changes = (PutRecord(row), *self.known_hosts.changes())
-            self._context.write(changes, lambda: then(known, row.ack_floor))
+            written = (PutRecord(row), *self.known_hosts.changes())
+            self._context.write(written, lambda: then(known, row.ack_floor))
 
     def update_stream_epoch(self) -> None:
         """Open a new stream epoch if members or claims have changed; the rate is limited (R31)."""
@@ -423,7 +409,12 @@ class Pubend(StreamEnd):
     def report(self, member: Member, tick: Tick) -> bool:
         """Process a report of a member; return True, since the pubend is hosted here."""
         changed = self.members.report(member, tick, self._context.now)
-        if changed:
+        if self.sealed is not None and 0 < tick < self.sealed:
+            returned = self.members.keep_for_returned(
+                member, max(tick, self._latest.released), self._context.now
+            )
+            self._context.write(tuple(map(PutRecord, returned)))
+        if changed and self._epochs.concerns(member.shb):
             self._epochs.update()
         if changed or self._retention.is_held:
             self._reviews.note_news()
@@ -455,6 +446,34 @@ class Pubend(StreamEnd):
             self._epochs.update()
             self._reviews.note_news()
 
+    # --- the end -----------------------------------------------------------------------------
+
+    def drain(self, mode: CloseMode) -> Drain:
+        """Return what the sealed pubend still waits for (RS-33)."""
+        return Drain.of(
+            self._record,
+            self.members,
+            self.last_event,
+            self.known_hosts.floor(self._context.now),
+            self._clocks.clock_view(),
+            self._context.parameters.retention_s if mode is CloseMode.DRAIN else 0,
+        )
+
+    def erase(self) -> tuple[StorageChange, ...]:
+        """End the pubend; return the changes that erase its log and its records (RS-33)."""
+        self.stop()
+        self.unused.stop()
+        self._reviews.stop()
+        self._size.close()
+        return (
+            DeleteRecord(self._record.key),
+            *(DeleteRecord(each.key) for each in self.stream_epochs),
+            *(DeleteRecord(each.key) for each in self._publishers),
+            *self.members.erasures(),
+            *self.known_hosts.erasures(),
+            TrimLog(self._record.pubend, self.last),
+        )
+
     def _review(self) -> None:
         """Update member states, release the log, and open the stream epoch that is due."""
         self.known_hosts.observe(self._epochs.claim, self._context.now)
@@ -464,9 +483,8 @@ class Pubend(StreamEnd):
         changes += [DeleteRecord(MemberRecord.key_of(pubend, shb)) for shb in ended]
         forgotten = self.members.forget_ended(self._context.now)
         changes += [DeleteRecord(EndedMembershipRecord.key_of(pubend, shb)) for shb in forgotten]
-        changes += [
-            DeleteRecord(row.key) for row in self.members.expired_log_holds(self._context.now)
-        ]
+        expired = self.members.expired_log_holds(self._context.now)
+        changes += [DeleteRecord(row.key) for row in expired]
         if changes:
             self._context.write(tuple(changes))
         self._epochs.update()
@@ -476,25 +494,5 @@ class Pubend(StreamEnd):
 
     @property
     def _used(self) -> int:
-        """The time of use to store for a publisher that is used now.
-
-        With the clock alone, a publisher used while the clock was behind would look unused after
-        the clock is corrected. It would be forgotten, and its retries published again. Ticks never
-        fall.
-        """
+        """The time of use of a publisher that is used now, also by a clock that is behind."""
         return max(self._context.clock, self.last)
-
-    @property
-    def _publisher_review_us(self) -> int:
-        return microseconds(s=self._context.parameters.publisher_ttl_s) // 8
-
-    def _review_publishers(self) -> None:
-        """Forget unused publishers; the ceiling then covers their last ticks."""
-        self._context.call_later(self._publisher_review_us, self._review_publishers)
-        limit = microseconds(s=self._context.parameters.publisher_ttl_s)
-        unused = self._publishers.forget_unused(self._present() - limit)
-        if unused:
-            ceiling = last_logged(unused)
-            change = self._change(ceiling=ceiling, last_event=ceiling)
-            changes = [change, *(DeleteRecord(each.key) for each in unused)]
-            self._context.write(tuple(changes), lambda: self._raised(ceiling))

@@ -11,6 +11,7 @@ from gapless.core.ticks import Tick
 from gapless.directory.announcements import AnnouncementListener
 from gapless.directory.hosted import Hosted
 from gapless.messages.overlay import Quality
+from gapless.messages.records import PubendRecord
 from gapless.messages.stored import StoredPubend
 from gapless.overlay.peers import Peers
 from gapless.pubend.best_effort import BestEffortPubend
@@ -40,8 +41,14 @@ class PubendRegistry(Hosted, Protocol):
     def __getitem__(self, pubend: PubendId) -> AnyPubend:
         """Return a pubend that is served here."""
 
+    def get(self, pubend: PubendId) -> AnyPubend | None:
+        """Return a pubend that is served here, or None."""
+
     def __setitem__(self, pubend: PubendId, hosted: AnyPubend) -> None:
         """Add a pubend that is served here."""
+
+    def __delitem__(self, pubend: PubendId) -> None:
+        """Remove a pubend that has ended."""
 
     def values(self) -> Collection[AnyPubend]:
         """Return the pubends that are served here."""
@@ -117,16 +124,25 @@ class Pubends:
             self._handlers[pubend] = PubendRequestHandler(context, hosted)
             hosted.note_hosts(self._noted_hosts)
         self._hosted[pubend] = hosted
-        self._announcements.host(pubend, record.announcement_version, record.properties)
+        self._announce(record)
         self._router.host(pubend, hosted, record.released)
         self._router.learn_stream_epochs(pubend, stored.stream_epochs)
         self._listener.pubend_announced(pubend)
 
     def announce(self, pubend: PubendId) -> None:
         """Announce a pubend of this broker as it is on disk."""
-        record = self._hosted[pubend].record
-        self._announcements.host(pubend, record.announcement_version, record.properties)
+        self._announce(self._hosted[pubend].record)
         self._listener.pubend_announced(pubend)
+
+    def _announce(self, record: PubendRecord) -> None:
+        self._announcements.host(
+            record.pubend, record.announcement_version, record.properties, sealed=record.sealed
+        )
+
+    def forget(self, pubend: PubendId) -> None:
+        """Serve a pubend no more: it ends (RS-33)."""
+        del self._hosted[pubend]
+        self._handlers.pop(pubend, None)
 
     def widened(self, pubend: Pubend) -> None:
         """Announce a wider advertisement, and note all SHBs as known hosts for it."""

@@ -29,6 +29,7 @@ from gapless.messages.records import PubendRecord, PublisherRecord, PutRecord
 from gapless.messages.stored import StoredPubend
 from gapless.overlay.peers import Peers
 from gapless.pubend.best_effort import BestEffortPubend
+from gapless.pubend.drain import sealed_reason
 from gapless.pubend.protocols import NameQuerier, OtherBrokers, PubendNaming
 from gapless.pubend.pubend import Pubend, PublishRefusedError
 from gapless.pubend.pubends import AnyPubend, Pubends
@@ -72,6 +73,10 @@ class PublisherCalls:
 
     def _open(self, client: str, call: OpenPubend) -> None:
         pubend = self._names.find(call.name)
+        closed = self._closed(call.name, pubend)
+        if closed is not None:
+            self._refusals.refuse(client, call.request, sealed_reason(closed), RefusalCause.CLOSED)
+            return
         reason = self._refusal_of(call, pubend)
         if pubend is not None:
             if reason is None:
@@ -88,6 +93,17 @@ class PublisherCalls:
         else:
             self._opening[call.name] = [(client, call)]
             self._queries.query(call.name, partial(self._name_queried, call))
+
+    def _closed(self, name: str, pubend: PubendId | None) -> PubendId | None:
+        """Return the pubend of a name if it is closed and the name gives no other one (RS-34).
+
+        The plain name of a tombstone gives a new pubend with a number.
+        """
+        hosted = None if pubend is None else self._hosted.get(pubend)
+        if hosted is not None:
+            return pubend if hosted.sealed is not None else None
+        closed = self._names.find_closed(name) if pubend is None else None
+        return closed if closed is not None and closed.incarnation > 1 else None
 
     def _refusal_of(self, call: OpenPubend, pubend: PubendId | None) -> str | None:
         """Return why a pubend cannot be opened as requested, or None if it can."""
@@ -145,8 +161,11 @@ class PublisherCalls:
             self._open_waiting(name)
         else:
             is_free = status is NameStatus.FREE and not self._names.is_remembered(name)
-            pubend = PubendId(name) if is_free else numbered(name, self._context.identity)
+            pubend = PubendId(name) if is_free else self._numbered(name)
             self._create(pubend, call)
+
+    def _numbered(self, name: str) -> PubendId:
+        return numbered(name, self._context.identity, self._names.closed_here)
 
     def _create(self, pubend: PubendId, call: OpenPubend) -> None:
         identity = self._context.identity
@@ -176,6 +195,11 @@ class PublisherCalls:
         hosted = self._hosted.get(call.pubend)
         if hosted is None:
             self._refusals.refuse_missing(client, call.request, call.pubend)
+            return
+        if hosted.sealed is not None and hosted.session_of(call.publisher) is None:
+            # a known publisher may open a session to learn the outcome of what it has sent
+            reason = sealed_reason(call.pubend)
+            self._refusals.refuse(client, call.request, reason, RefusalCause.CLOSED)
             return
         if not 0 < len(call.publisher) <= NAME_MAX:
             reason = f"a publisher's name has 1 to {NAME_MAX} characters"
@@ -212,8 +236,12 @@ class PublisherCalls:
 
     def _refuse_batch(self, client: str, call: Publish, reason: str) -> None:
         """Refuse a batch, with the cause that its session is not open or is fenced, if so (R28)."""
-        newest = self._hosted[call.pubend].session_of(call.publisher)
-        cause = RefusalCause.OTHER
+        hosted = self._hosted.get(call.pubend)
+        if hosted is None:
+            self._refusals.refuse_missing(client, call.request, call.pubend)
+            return
+        newest = hosted.session_of(call.publisher)
+        cause = RefusalCause.OTHER if hosted.sealed is None else RefusalCause.CLOSED
         if newest != call.session:
             cause = RefusalCause.NOT_OPEN if newest is None else RefusalCause.FENCED
         self._refusals.refuse(client, call.request, reason, cause)

@@ -21,7 +21,7 @@ A publisher that was not used for long is forgotten. Events that it repeats afte
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -34,6 +34,7 @@ from gapless.messages.records import PublisherRecord
 from gapless.messages.streams import Events, Publication
 
 __all__ = [
+    "ClosedRefusalError",
     "PublishRefusedError",
     "Publishers",
     "last_logged",
@@ -48,6 +49,10 @@ FIRST_SEQUENCE: Final = 1
 
 class PublishRefusedError(Exception):
     """A batch cannot be published; nothing of it was published."""
+
+
+class ClosedRefusalError(PublishRefusedError):
+    """The pubend is closed and accepts nothing any more (RS-32)."""
 
 
 def last_logged(publishers: Iterable[PublisherRecord]) -> Tick:
@@ -104,6 +109,10 @@ class Publishers:
     def __len__(self) -> int:
         """Return the number of known publishers."""
         return len(self._records)
+
+    def __iter__(self) -> Iterator[PublisherRecord]:
+        """Return the records of all known publishers."""
+        return iter(self._records.values())
 
     @property
     def logged(self) -> tuple[Tick, int]:

@@ -36,7 +36,9 @@ class PubendRefusals:
     def refuse_for(self, client: str, request: int, pubend: PubendId, reason: str) -> None:
         """Refuse a request for a pubend; name its broker if it is another broker."""
         where = None if pubend in self._hosted else self._status.other_broker(pubend)
-        if where is None:
+        if pubend not in self._hosted and self._status.is_closed(pubend):
+            self.refuse(client, request, reason, RefusalCause.CLOSED)
+        elif where is None:
             self.refuse(client, request, reason)
         else:
             refused = Refused(request, reason, RefusalCause.WRONG_BROKER, where)
@@ -50,7 +52,7 @@ class PubendRefusals:
         self, client: str, request: int, pubend: PubendId, cause: RefusalCause
     ) -> None:
         """Do the same, but with the given cause if no broker has announced the pubend."""
-        is_known = self._announcements.get(pubend) is not None
+        is_known = self._announcements.get(pubend) is not None or self._status.is_closed(pubend)
         if pubend in self._hosted.corrupt or is_known:
             self.refuse_missing(client, request, pubend)
         else:

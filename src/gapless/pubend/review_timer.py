@@ -31,6 +31,11 @@ class ReviewTimer:
         self._has_news = False
         self._timer = context.call_later(self._short_us, self._review)
 
+    def stop(self) -> None:
+        """Review no more."""
+        self._timer.cancel()
+        self._has_news = True  # news do not set the timer again
+
     def note_events(self) -> None:
         """Review often until the acknowledgements of new events are overdue."""
         self._busy_until = self._context.now + self._overdue_us

@@ -160,6 +160,7 @@ class Staging:
             self._context.mark("staged again")
             self._context.write((), then)  # after the first copy, which may wait for the disk
             return
+        hosted.refuse_when_sealed()
         if not call.events:
             raise PublishRefusedError("a chunk has at least one event")
         refuse_crowds(call.events)
@@ -218,6 +219,15 @@ class Staging:
         """Delete a staged batch, and call back (S2)."""
         erased = self._forget(_BatchId(call.pubend, call.writer, call.batch))
         self._context.write(tuple(erased), then)
+
+    def erase(self, pubend: PubendId) -> list[DeleteRecord]:
+        """Forget everything of a pubend that ends; return the storage changes (RS-33)."""
+        keys = [key for key in self._batches if key.pubend == pubend]
+        changes = [erase for key in keys for erase in self._forget(key)]
+        commits = [each for each in self._commits.values() if each.pubend == pubend]
+        for each in commits:
+            del self._commits[each.pubend, each.writer]
+        return changes + [DeleteRecord(each.key) for each in commits]
 
     # --- batches and chunks ----------------------------------------------------------------------
 

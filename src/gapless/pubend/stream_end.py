@@ -19,14 +19,17 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from gapless.content.filter import Filter
 from gapless.core.context import Context
 from gapless.core.ids import ShbId, VectorEntry
 from gapless.core.limits import ADVERTISEMENTS_KEPT, TICK_REQUESTED_MAX
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
+from gapless.messages.closing import CloseMode
 from gapless.messages.records import (
     DeleteRecord,
     PubendRecord,
+    PublisherRecord,
     PutRecord,
     StorageChange,
     StreamEpochRecord,
@@ -34,8 +37,9 @@ from gapless.messages.records import (
 )
 from gapless.messages.streams import KnowledgeRange, Publication
 from gapless.packed.pick import unpack
-from gapless.pubend.epochs import outlived, surplus
+from gapless.pubend.epochs import outlived, stream_epoch_at, surplus
 from gapless.pubend.protocols import ClockView, Outlet
+from gapless.pubend.publishers import last_logged
 from gapless.pubend.tick_ceiling import TickCeiling
 
 __all__ = ["PendingRange", "StreamEnd"]
@@ -97,7 +101,9 @@ class StreamEnd:
         self._ceiling = ceiling
         self.stream_epochs = sorted(stream_epochs, key=lambda stream_epoch: stream_epoch.number)
         # ticks that were declared silent before a crash remain silent (R29)
-        self.last = self.top = max(logged, record.ceiling, record.released)
+        self.last = self.top = (
+            max(logged, record.ceiling, record.released) if record.sealed is None else record.sealed
+        )
         self._pending: deque[PendingRange] = deque()
         self._raising = False
         self._lead_us = microseconds(ms=context.parameters.tick_lead_ms)
@@ -113,6 +119,11 @@ class StreamEnd:
         return self._record
 
     @property
+    def sealed(self) -> Tick | None:
+        """The last tick for ever, as soon as it is decided; None while the pubend is open (RS-32)."""
+        return self._latest.sealed
+
+    @property
     def stream_epoch(self) -> int:
         """The number of the stream epoch of newly assigned ticks; 0 before the first epoch."""
         return self.stream_epochs[-1].number if self.stream_epochs else 0
@@ -121,6 +132,32 @@ class StreamEnd:
     def latest(self) -> PubendRecord:
         """The record after all pending writes."""
         return self._latest
+
+    def vector(self, number: int) -> StreamEpochRecord | None:
+        """Return a stream epoch by its number."""
+        return next(
+            (stream_epoch for stream_epoch in self.stream_epochs if stream_epoch.number == number),
+            None,
+        )
+
+    def stream_epoch_of(self, tick: Tick) -> int:
+        """Return the stream epoch of a tick: the last one that starts at or before it."""
+        return stream_epoch_at(self.stream_epochs, tick, self._record.released)
+
+    def last_released_match(self, read_filter: Filter) -> Tick:
+        """Return the last released tick that may have held an event that matches a filter."""
+        last_released = self._record.last_released_event
+        offered = self._record.properties.advertisement
+        for until, narrower in reversed(self._record.past_advertisements):
+            if last_released > until and Filter(offered).intersects(read_filter):
+                return last_released
+            last_released, offered = min(last_released, until), narrower
+        return last_released if Filter(offered).intersects(read_filter) else 0
+
+    @property
+    def advertisement(self) -> Filter:
+        """The advertisement after all pending writes."""
+        return Filter(self._latest.properties.advertisement)
 
     def _log_size_marks(self) -> tuple[tuple[Tick, int], ...]:
         """Return the marks of the log's size that the record stores."""
@@ -188,6 +225,33 @@ class StreamEnd:
         assert knowledge.low == self.top + 1, f"{knowledge.low} does not follow {self.top}"
         self.top = knowledge.high
         self._outlet.forward(self._record.pubend, knowledge, opens)
+
+    # --- the end of the stream -----------------------------------------------------------------
+
+    def seal(self, mode: CloseMode, then: Callable[[], None]) -> None:
+        """Give no further tick; call back when that is on disk and everything is sent (RS-32)."""
+        last = self.last
+        version = self._latest.announcement_version + 1
+        self._latest = msgspec.structs.replace(
+            self._latest, sealed=last, announcement_version=version
+        )
+
+        def stored() -> None:
+            self._record = msgspec.structs.replace(
+                self._record, sealed=last, announcement_version=version
+            )
+            self.after_sent(then)
+
+        self.set_close_mode(mode, stored)
+
+    def set_close_mode(self, mode: CloseMode, then: Callable[[], None]) -> None:
+        """Store what the sealed pubend waits for (RS-33)."""
+        self._latest = msgspec.structs.replace(self._latest, close_mode=mode)
+        self._context.write((self._change(),), then)
+
+    def stop(self) -> None:
+        """Stop all timers: the pubend ends."""
+        self._idle_timer.cancel()
 
     # --- stream epochs and release -----------------------------------------------------------
 
@@ -268,6 +332,17 @@ class StreamEnd:
         change = self._change(released=up_to, last_released_event=last_released_event)
         self._context.write((change, *floors), durable)
 
+    def forget_publishers(self, unused: Sequence[PublisherRecord]) -> None:
+        """Delete the records of publishers; the ceiling then covers their last ticks."""
+        ceiling = last_logged(unused)
+        change = self._change(ceiling=ceiling, last_event=ceiling)
+        changes = [change, *(DeleteRecord(each.key) for each in unused)]
+        self._context.write(tuple(changes), lambda: self._raised(ceiling))
+
+    def present(self) -> Tick:
+        """Return the tick of now, at most ``tick_lead_ms`` ahead of the neighbours' clocks."""
+        return min(self._context.clock, self._clocks.clock_view() + self._lead_us)
+
     # --- silence -----------------------------------------------------------------------------
 
     def set_eager(self, eager: bool) -> None:
@@ -298,6 +373,8 @@ class StreamEnd:
         self._idle_timer = self._context.call_later(silence_us, self._idle)
 
     def _idle(self) -> None:
+        if self.sealed is not None:
+            return
         parameters, has_moved = self._context.parameters, self._has_moved
         before, self._has_moved = self.top, False
         if self._eager or not has_moved:
@@ -314,10 +391,10 @@ class StreamEnd:
     def _idle_once(self) -> None:
         if not self._pending:
             # at least one tick: with a clock that was set back the feed would otherwise look dead
-            self._be_silent_until(max(self.last + 1, self._present()))
+            self._be_silent_until(max(self.last + 1, self.present()))
 
     def _be_silent_until(self, tick: Tick) -> None:
-        if self._pending:
+        if self._pending or self.sealed is not None:
             return
         ceiling = max(self._record.ceiling, self._ceiling.tick)
         if tick > max(ceiling, self.last):
@@ -326,10 +403,6 @@ class StreamEnd:
         if tick > self.last:
             low, self.last = self.last + 1, tick
             self._forward(KnowledgeRange(low, tick, self.stream_epoch, 0))
-
-    def _present(self) -> Tick:
-        """Return the tick of now, at most ``tick_lead_ms`` ahead of the neighbours' clocks."""
-        return min(self._context.clock, self._clocks.clock_view() + self._lead_us)
 
     def _raise_ceiling(self, need: Tick) -> None:
         """Raise the ceiling of the broker, or the own one for ticks that are ahead of the clock."""
@@ -342,7 +415,7 @@ class StreamEnd:
             if need > self.last:
                 self._be_silent_until(need)
 
-        if need <= self._present():
+        if need <= self.present():
             self._ceiling.raise_above(need, raised)
             return
         ceiling = need + microseconds(ms=self._context.parameters.ceiling_step_ms)

@@ -16,8 +16,9 @@ from gapless.messages.staging import (
     DropBatch,
     StageChunk,
 )
-from gapless.pubend.pubend import Pubend, PublishRefusedError
+from gapless.pubend.pubend import Pubend
 from gapless.pubend.pubends import AnyPubend
+from gapless.pubend.publishers import ClosedRefusalError, PublishRefusedError
 from gapless.pubend.refusals import PubendRefusals
 from gapless.pubend.staging import CommitOutcome, Staging
 
@@ -51,6 +52,8 @@ class WriterCalls:
         if hosted is not None:
             try:
                 self._do(client, hosted, request)
+            except ClosedRefusalError as error:
+                self._refusals.refuse(client, request.request, str(error), RefusalCause.CLOSED)
             except PublishRefusedError as error:
                 self._refusals.refuse(client, request.request, str(error))
 

@@ -166,6 +166,10 @@ class PubendRequests:
         """A peer session has opened: send requests that had no route, repeat the others sooner."""
         self._pending.session_opened()
 
+    def pubend_ended(self, pubend: PubendId) -> None:
+        """End all requests to a pubend that is a tombstone: nobody will answer (RS-34)."""
+        self._pending.end_all(pubend)
+
     @property
     def active_reads(self) -> Mapping[PubendId, int]:
         """The number of active reads of each pubend."""

@@ -125,6 +125,14 @@ class PendingRequests(RepeatedRequests[PendingRequest]):
         self._start(pending)
         return pending
 
+    def end_all(self, pubend: PubendId) -> None:
+        """End all requests to a pubend that is a tombstone, without callbacks."""
+        queued = [*self._queue.get(pubend, {}).values()]
+        for pending in queued:
+            self.end(pending)
+        for pending in [each for each in self._active.values() if each.pubend == pubend]:
+            self.end(pending)
+
     def _made(
         self,
         pubend: PubendId,

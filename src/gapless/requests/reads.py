@@ -10,6 +10,7 @@ from typing import Any
 from gapless.content.filter import Filter
 from gapless.core.context import Context, Timer
 from gapless.core.errors import FilterError
+from gapless.core.ids import PubendId
 from gapless.core.limits import (
     READER_FILTERS_KEPT,
     READS_PER_CLIENT_MAX,
@@ -18,6 +19,7 @@ from gapless.core.limits import (
 from gapless.core.parameters import microseconds
 from gapless.directory.announcements import KnownPubends
 from gapless.directory.hosted import Hosted
+from gapless.directory.tombstones import closed_reason
 from gapless.messages.clients import RefusalCause, Refused
 from gapless.messages.overlay import Quality
 from gapless.messages.pubend_requests import ReadReply
@@ -57,7 +59,9 @@ class ReadCalls:
 
     def _handle(self, client: str, request: ReadLog) -> None:
         reason = self._refusal_of(request)
-        if reason is not None:
+        if self._announcements.is_closed(request.pubend):
+            self._refuse_closed(client, request.request, request.pubend)
+        elif reason is not None:
             self._context.notify(client, Refused(request.request, reason))
         elif len(self._waiting.get(client, ())) >= READS_WAITING_PER_CLIENT_MAX:
             self._context.mark("too many reads of a client")
@@ -101,7 +105,15 @@ class ReadCalls:
             return f"[{call.low}, {call.high}] is not a valid range"
         return None
 
+    def _refuse_closed(self, client: str, request: int, pubend: PubendId) -> None:
+        refused = Refused(request, closed_reason(pubend), RefusalCause.CLOSED)
+        self._context.notify(client, refused)
+
     def _read(self, client: str, call: ReadLog) -> None:
+        if self._announcements.is_closed(call.pubend):  # it was closed while the read waited
+            self._refuse_closed(client, call.request, call.pubend)
+            return
+
         def read(reply: ReadReply) -> None:
             self._stop(client, call.request)
             publications = tuple(
@@ -145,6 +157,15 @@ class ReadCalls:
             form=call.form,
         )
         self._reads.setdefault(client, {})[call.request] = (pending_request, timer)
+
+    def pubend_ended(self, pubend: PubendId) -> None:
+        """Refuse the reads of a pubend that is a tombstone (RS-34)."""
+        for client, started in [*self._reads.items()]:
+            for number, (pending_request, _) in [*started.items()]:
+                if pending_request.pubend == pubend:
+                    self._stop(client, number)
+                    self._refuse_closed(client, number, pubend)
+            self._start_waiting(client)
 
     def client_full(self, client: str) -> None:
         """Start no more reads of a client, because too many bytes wait to be sent to it."""

@@ -1,1 +1,1 @@
-"""Reshape: the durable step of this broker from one tree to the next (R13)."""
+"""Reshape: operations on the tree, takeover of cells, and the durable step of this broker (R13)."""

@@ -144,12 +144,11 @@ class Coordinator:
         cells = request.cells
         if request.kind is OperationKind.APPEND:
             cells = (proposal.records[0].name, *request.cells[1:])
-        operation = OperationRun(record, cells)
-        operation.proposal, operation.ended = proposal, ended
+        operation = OperationRun(record, cells, proposal, ended)
         self._operations[op] = operation
         self._require(operation)
         timeout_us = microseconds(ms=self._context.parameters.op_prepare_ms)
-        operation.timer = self._context.call_later(timeout_us, lambda: self._time_out(operation))
+        operation.wait(self._context, timeout_us, lambda: self._time_out(operation))
         self._context.write((PutRecord(record),), lambda: self._ask_next(operation))
         return None
 
@@ -158,7 +157,7 @@ class Coordinator:
         operation = self._awaiting(message.op, OperationPhase.PREPARING)
         if operation is None or (asked := self._next(operation)) is None or asked.broker != peer:
             return
-        operation.prepared[asked.cell] = message.record
+        operation.note_lock(asked.cell, message.record)
         if self._next(operation) is not None:
             self._ask_next(operation)
         else:
@@ -199,7 +198,6 @@ class Coordinator:
         return next((e for e in participants if e.cell not in operation.prepared), None)
 
     def _time_out(self, operation: OperationRun) -> None:
-        operation.timer = None
         if operation.record.phase is OperationPhase.PREPARING:
             asked = self._next(operation)
             assert asked is not None
@@ -215,7 +213,7 @@ class Coordinator:
             return
         new = tuple(self._decided(operation, each) for each in record.records)
         term = new[0].term if record.kind is OperationKind.HAND_OVER else record.term
-        self._change(operation, OperationInput.ALL_PREPARED, records=new, term=term)
+        operation.change(OperationInput.ALL_PREPARED, records=new, term=term)
         self._context.write((PutRecord(operation.record),), lambda: self._repeat(operation))
 
     def _decided(self, operation: OperationRun, proposed: CellRecord) -> CellRecord:
@@ -227,11 +225,9 @@ class Coordinator:
         return replace(proposed, members=locked.members, member_version=locked.member_version)
 
     def _fail(self, operation: OperationRun, why: Refusal) -> None:
-        self._change(operation, OperationInput.FAILED)
+        operation.change(OperationInput.FAILED)
         self._context.write((PutRecord(operation.record),), lambda: self._send_aborts(operation))
-        record = operation.record
-        operation.ended(record.op, why)
-        operation.ended = ignore_end
+        operation.end(why)
 
     def _send_aborts(self, operation: OperationRun) -> None:
         """Send OpAbort once: a participant that misses it asks."""
@@ -249,7 +245,7 @@ class Coordinator:
         operation = self._awaiting(message.op, OperationPhase.COMMITTED)
         if operation is None:
             return
-        self._note_answer(operation, peer)
+        operation.note_answer(peer)
         if not operation.has_spread and peer != self._me:
             newcomer = operation.newcomer
             if newcomer is None or newcomer.broker != peer:
@@ -260,20 +256,15 @@ class Coordinator:
         """A participant has unlocked."""
         operation = self._awaiting(message.op, OperationPhase.FINISHED)
         if operation is not None:
-            self._note_answer(operation, peer)
+            operation.note_answer(peer)
             self._advance(operation)
 
     def aborted(self, peer: BrokerId, message: OpAborted) -> None:
         """A participant has unlocked without a step."""
         operation = self._awaiting(message.op, OperationPhase.ABORTED)
         if operation is not None:
-            self._note_answer(operation, peer)
+            operation.note_answer(peer)
             self._advance(operation)
-
-    def _note_answer(self, operation: OperationRun, peer: BrokerId) -> None:
-        for each in operation.record.participants:
-            if each.broker == peer:
-                operation.answered.add(each.cell)
 
     def _advance(self, operation: OperationRun) -> None:
         """Continue when every participant has answered."""
@@ -283,12 +274,10 @@ class Coordinator:
         if record.phase is not OperationPhase.COMMITTED:
             self._end(operation)
             return
-        self._change(operation, OperationInput.ALL_SWITCHED)
-        operation.answered.clear()
+        operation.change(OperationInput.ALL_SWITCHED)
 
         def durable() -> None:
-            operation.ended(record.op, None)
-            operation.ended = ignore_end
+            operation.end(None)
             self._repeat(operation)
 
         self._context.write((PutRecord(operation.record),), durable)
@@ -336,7 +325,7 @@ class Coordinator:
 
     def _spread(self, operation: OperationRun) -> None:
         """Let this broker, the newcomer and all members of the cells apply the decision (RS-7)."""
-        operation.has_spread = True
+        operation.note_spread()
         record = operation.record
         message = operation.message(self.term_of(record))
         others = {each.broker for each in operation.others}
@@ -374,11 +363,10 @@ class Coordinator:
         """Continue operations that this broker has decided in a takeover; they are durable."""
         for record in adopted:
             before = self._operations.pop(record.op, None)
-            operation = OperationRun(record)
             if before is not None:
-                self._stop(before)
-                operation.ended = before.ended
-            operation.has_spread = True
+                before.stop()
+            operation = OperationRun(record, ended=ignore_end if before is None else before.end_at)
+            operation.note_spread()
             self._operations[record.op] = operation
             self._require(operation)
             self._repeat(operation)
@@ -403,8 +391,7 @@ class Coordinator:
             if record.phase is OperationPhase.PREPARING:
                 self._fail(operation, Refusal(RefusalReason.FENCED, "another broker leads"))
                 continue
-            operation.ended(record.op, Refusal(RefusalReason.FENCED, "another broker leads"))
-            operation.ended = ignore_end
+            operation.end(Refusal(RefusalReason.FENCED, "another broker leads"))
             next_phase(record.phase, OperationInput.DROPPED)
             changes += self._forget(operation)
         return tuple(changes)
@@ -415,33 +402,9 @@ class Coordinator:
         operation = self._operations.get(op)
         return operation if operation is not None and operation.record.phase is phase else None
 
-    def _change(
-        self,
-        operation: OperationRun,
-        happened: OperationInput,
-        *,
-        records: tuple[CellRecord, ...] | None = None,
-        term: Term | None = None,
-    ) -> None:
-        phase = next_phase(operation.record.phase, happened)
-        assert phase is not None
-        operation.record = replace(
-            operation.record,
-            phase=phase,
-            records=operation.record.records if records is None else records,
-            term=operation.record.term if term is None else term,
-        )
-        self._stop(operation)
-
-    def _stop(self, operation: OperationRun) -> None:
-        if operation.timer is not None:
-            operation.timer.cancel()
-            operation.timer = None
-
     def _set_timer(self, operation: OperationRun) -> None:
-        self._stop(operation)
         delay_us = microseconds(ms=self._context.parameters.op_inquire_ms)
-        operation.timer = self._context.call_later(delay_us, lambda: self._repeat(operation))
+        operation.wait(self._context, delay_us, lambda: self._repeat(operation))
 
     def _end(self, operation: OperationRun) -> None:
         assert next_phase(operation.record.phase, OperationInput.ALL_ANSWERED) is None
@@ -449,7 +412,7 @@ class Coordinator:
 
     def _forget(self, operation: OperationRun) -> tuple[StorageChange, ...]:
         """Keep of an operation only its request and number, of some operations."""
-        self._stop(operation)
+        operation.stop()
         record = replace(operation.record, participants=(), records=())
         del self._operations[record.op]
         self._peers.require(str(record.op), ())

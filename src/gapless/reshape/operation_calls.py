@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from gapless.core.context import Context, Timer
+from gapless.core.context import Context
 from gapless.core.ids import BrokerId
 from gapless.core.parameters import microseconds
 from gapless.core.reshape_limits import OPERATIONS_WAITING_MAX
@@ -31,7 +31,7 @@ from gapless.messages.reshape import (
 from gapless.reshape.cell_records import CellRecords
 from gapless.reshape.coordinator import Coordinator
 from gapless.reshape.proposals import Refusal
-from gapless.reshape.takeover import Candidate
+from gapless.reshape.takeover import TakeoverCandidate
 
 __all__ = ["OperationCalls"]
 
@@ -52,13 +52,20 @@ _PASSING: Final = frozenset(
 class _Attempts:
     """A requested operation and its attempts."""
 
-    def __init__(self, request: OpRequest, answer: Answer) -> None:
+    def __init__(self, request: OpRequest, answer: Answer, now: int) -> None:
         self.request = request
         self.answer = answer
+        self.begun_at = now
         self.count = 0
-        self.begun_at = 0
-        self.timer: Timer | None = None
         self.op = NO_OPERATION
+
+    def begin(self) -> None:
+        """Count an attempt."""
+        self.count += 1
+
+    def note(self, op: OperationId) -> None:
+        """Note the operation that an attempt was."""
+        self.op = op
 
 
 class OperationCalls:
@@ -69,7 +76,7 @@ class OperationCalls:
         context: Context,
         records: CellRecords,
         coordinator: Coordinator,
-        candidate: Candidate,
+        candidate: TakeoverCandidate,
     ) -> None:
         self._context = context
         self._records = records
@@ -100,16 +107,14 @@ class OperationCalls:
             refusal = Refusal(RefusalReason.TOO_MANY, "this leader works on enough operations")
             answer(self._refused(request, NO_OPERATION, refusal))
             return
-        attempts = _Attempts(request, answer)
-        attempts.begun_at = self._context.now
+        attempts = _Attempts(request, answer, self._context.now)
         self._working[request.id] = attempts
         self._attempt(attempts)
 
     # --- attempts ------------------------------------------------------------------------------
 
     def _attempt(self, attempts: _Attempts) -> None:
-        attempts.timer = None
-        attempts.count += 1
+        attempts.begin()
         refusal = self._coordinator.begin(
             attempts.request, lambda op, why: self._ended(attempts, op, why)
         )
@@ -122,7 +127,7 @@ class OperationCalls:
         op: OperationId,
         why: Refusal | None,
     ) -> None:
-        attempts.op = op
+        attempts.note(op)
         planned = (
             why is not None and why.reason is RefusalReason.STALE and attempts.request.expected
         )
@@ -134,9 +139,7 @@ class OperationCalls:
         ):
             self._end(attempts, why)
         else:
-            attempts.timer = self._context.call_later(
-                self._pause_us(attempts), lambda: self._attempt(attempts)
-            )
+            self._context.call_later(self._pause_us(attempts), lambda: self._attempt(attempts))
 
     def _pause_us(self, attempts: _Attempts) -> int:
         """Return a wait that differs between coordinators, and is the same in every run."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from gapless.core.context import Timer
-from gapless.core.ids import CellId
+from msgspec.structs import replace
+
+from gapless.core.context import Context, Timer
+from gapless.core.ids import BrokerId, CellId
 from gapless.messages.overlay import CellRecord, Term
 from gapless.messages.records import OperationPhase, OperationRecord
 from gapless.messages.reshape import (
@@ -16,6 +18,7 @@ from gapless.messages.reshape import (
     OpSwitch,
     Participant,
 )
+from gapless.reshape.coordinator_state import OperationInput, next_phase
 from gapless.reshape.proposals import Proposal, Refusal
 
 __all__ = ["Ended", "OperationRun", "ignore_end"]
@@ -31,17 +34,72 @@ def ignore_end(op: OperationId, why: Refusal | None) -> None:
 class OperationRun:
     """An operation that this broker works on, and what its participants have answered."""
 
-    def __init__(self, record: OperationRecord, cells: Collection[CellId] = ()) -> None:
+    def __init__(
+        self,
+        record: OperationRecord,
+        cells: Collection[CellId] = (),
+        proposal: Proposal | None = None,
+        ended: Ended = ignore_end,
+    ) -> None:
         self.record = record
         self.cells = tuple(cells)
-        self.proposal: Proposal | None = None
+        self.proposal = proposal
         self.prepared: dict[CellId, CellRecord] = {}
+        """The cells whose participants have locked, with their records."""
         self.answered: set[CellId] = set()
         """The cells whose participants have answered the message of the present phase."""
         self.has_spread = False
         """Whether the decision may be applied here and at all members (RS-7)."""
-        self.timer: Timer | None = None
-        self.ended: Ended = ignore_end
+        self._ended = ended
+        self._timer: Timer | None = None
+
+    def note_lock(self, cell: CellId, record: CellRecord) -> None:
+        """A participant has locked."""
+        self.prepared[cell] = record
+
+    def note_answer(self, broker: BrokerId) -> None:
+        """A participant has answered the message of the present phase."""
+        self.answered |= {e.cell for e in self.record.participants if e.broker == broker}
+
+    def note_spread(self) -> None:
+        """The decision may be applied everywhere."""
+        self.has_spread = True
+
+    def change(
+        self,
+        happened: OperationInput,
+        records: tuple[CellRecord, ...] | None = None,
+        term: Term | None = None,
+    ) -> None:
+        """Enter the next phase."""
+        phase = next_phase(self.record.phase, happened)
+        assert phase is not None, f"{happened} ends an operation"
+        records = self.record.records if records is None else records
+        term = self.record.term if term is None else term
+        self.record = replace(self.record, phase=phase, records=records, term=term)
+        self.answered.clear()
+        self.stop()
+
+    def end(self, why: Refusal | None) -> None:
+        """Tell the request, once, that the operation is finished or has failed."""
+        ended, self._ended = self._ended, ignore_end
+        ended(self.record.op, why)
+
+    def end_at(self, op: OperationId, why: Refusal | None) -> None:
+        """Tell the request by a run that continues this one."""
+        assert op == self.record.op, f"{op} does not continue {self.record.op}"
+        self.end(why)
+
+    def wait(self, context: Context, delay_us: int, action: Callable[[], None]) -> None:
+        """Act after a delay, unless the phase changes."""
+        self.stop()
+        self._timer = context.call_later(delay_us, action)
+
+    def stop(self) -> None:
+        """Wait no longer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     @property
     def newcomer(self) -> Participant | None:

@@ -40,7 +40,7 @@ from gapless.reshape.operation_calls import OperationCalls
 from gapless.reshape.participant import OperationLock
 from gapless.reshape.promises import Promises
 from gapless.reshape.protocols import CellContents, HeldRecords, OperationPeers
-from gapless.reshape.takeover import Candidate, Promiser
+from gapless.reshape.takeover import Promiser, TakeoverCandidate
 
 __all__ = ["OPERATION_MESSAGES", "Operations"]
 
@@ -77,7 +77,9 @@ class Operations:
         self.lock = OperationLock(context, records, known, peers, admission, stored)
         inquiries = Inquiries(context, records, peers, self.lock, self.coordinator)
         promiser = Promiser(context, records, known, peers, self.lock, self.coordinator)
-        self.candidate = Candidate(context, records, known, peers, self.lock, self.coordinator)
+        self.candidate = TakeoverCandidate(
+            context, records, known, peers, self.lock, self.coordinator
+        )
         self.calls = OperationCalls(context, records, self.coordinator, self.candidate)
         self._handlers: Mapping[type, Callable[[BrokerId, Any], None]] = {
             **self.coordinator.handlers,
@@ -104,7 +106,11 @@ class Operations:
         self.candidate.session_opened(broker)
 
     def records_received(self, peer: BrokerId, records: Iterable[CellRecord]) -> None:
-        """Apply newer records of another broker, and what they prove (RS-4, RS-8)."""
+        """Apply newer records of another broker, and what they prove (RS-4, RS-8).
+
+        If one of them is of the own cell and not proven, all are refused: the own cell would be cut
+        off from neighbours that follow an operation which it does not follow.
+        """
         del peer
         newer = self._records.newer(records)
         own = self._records.own_record
@@ -113,7 +119,7 @@ class Operations:
             self._context.mark("records that make no tree")
             return
         proven, changes = self.lock.proven(newer)
-        if accepted or proven:
+        if proven or (accepted and len(accepted) == len(newer)):
             self._records.apply((*accepted, *proven), changes)
 
     def statistics(self) -> dict[str, int]:

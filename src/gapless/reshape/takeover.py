@@ -20,7 +20,7 @@ from gapless.reshape.promises import Promises
 from gapless.reshape.protocols import OperationPeers
 from gapless.reshape.takeover_state import TakeoverInput, TakeoverState, next_takeover_state
 
-__all__ = ["Candidate", "Promiser"]
+__all__ = ["Promiser", "TakeoverCandidate"]
 
 
 class Promiser:
@@ -78,7 +78,7 @@ class _Asked(NamedTuple):
     """Neighbours whose records have not arrived: nothing is decided without their leaders."""
 
 
-class Candidate:
+class TakeoverCandidate:
     """Takes over the cell of this broker, and the cells connected with it (RS-17)."""
 
     def __init__(

@@ -218,6 +218,12 @@ class RoutedPubend:
         self.outstanding_nacks.clear()
         self._listener.source_lost(self.pubend)
 
+    def end(self) -> None:
+        """Forget the stream and its source: the pubend is a tombstone."""
+        self.log = None
+        self.close_feed()
+        self.stream.forget_all()
+
     # --- progress ----------------------------------------------------------------------------
 
     def raise_top(self, tick: Tick) -> None:

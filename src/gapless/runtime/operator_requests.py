@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from gapless.messages.clients import RefusalCause, Refused
+from gapless.messages.closing import ClosePubend
 from gapless.messages.operating import RemoveDurable, RetireBroker, SeekDurable, SetDurableFilter
 from gapless.messages.plans import AbortPlan, ApplyPlan
 from gapless.messages.reshape import OpRequest, ReadmitBroker, TakeOverCell
@@ -22,6 +23,7 @@ OPERATOR_REQUESTS: Final[Mapping[type, str]] = {
     ApplyPlan: "change the tree",
     OpRequest: "change the tree",
     ReadmitBroker: "readmit brokers",
+    ClosePubend: "close pubends of other clients",
     RemoveDurable: "end durable subscriptions of other clients",
     RetireBroker: "retire brokers",
     SeekDurable: "move durable subscriptions without their clients",

@@ -31,6 +31,7 @@ from gapless.core.errors import (
     AuthenticationError,
     DeadlineError,
     GaplessError,
+    PubendClosedError,
     RefusedError,
     UnavailableError,
     UsageError,
@@ -423,6 +424,8 @@ class OverlayClient:
             within_s = min(left, _STUCK_S) if retry else left
             try:
                 return caller.start_read(request, retry=retry, within_s=within_s).result()
+            except PubendClosedError:
+                raise  # for ever
             except (DeadlineError, RefusedError):
                 if not retry or time.monotonic() >= ends_at:
                     raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -15,7 +16,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from gapless.core.errors import GaplessError
+from gapless.core.errors import GaplessError, PubendClosedError
 from gapless.core.ticks import Tick
 from gapless.spark.batch import LogPartition, read_part
 from gapless.spark.columns import AttributeColumn
@@ -28,6 +29,8 @@ from gapless.spark.planning import after, check_released, note_released_beginnin
 from gapless.spark.sentences import sentence_first
 
 __all__ = ["RefusedStreamReader", "StreamReader"]
+
+LOG = logging.getLogger("gapless.spark")
 
 _IDLE_S: Final = 0.1
 """Spark polls again at once if nothing is new; it is delayed for so long."""
@@ -47,6 +50,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._lookahead: Lookahead | None = None
         self._durable_reader: DurableReader | None = None
         self._names: list[str] = []
+        self._closed: set[str] = set()
+        """Pubends that were closed: the query stays at its position on them."""
         self._listed: float | None = None
         self._target: dict[str, Tick] | None = None
         """The end of a run with ``availableNow``."""
@@ -84,7 +89,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # a broker that was just started may not list all pubends: keep the known ones
             self._names = sorted({*self._names, *network.chosen(names, settle=anew)})
             self._listed = now
-        return {each: network.extent(each, self._options.filter) for each in self._names}
+        return {
+            each: extent
+            for each in self._names
+            if each not in self._closed and (extent := self._extent(network, each)) is not None
+        }
+
+    def _extent(self, network: OverlayClient, name: str) -> Extent | None:
+        """Return the extent of a log; None if it was closed: the query stays at its position."""
+        try:
+            return network.extent(name, self._options.filter)
+        except PubendClosedError:
+            LOG.warning("the pubend %s was closed: nothing more of it is read", name)
+            self._closed.add(name)
+            return None
 
     # --- offsets -------------------------------------------------------------------------------
 

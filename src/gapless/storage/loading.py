@@ -41,7 +41,7 @@ __all__ = [
 _OF_PUBENDS = frozenset(
     {
         *("pubend", "stream epoch", "member", "log hold", "ended membership", "known host"),
-        *("publisher", "staged", "commit", "joined pubend", "pubend location"),
+        *("publisher", "staged", "commit", "joined pubend", "pubend location", "tombstone"),
     }
 )
 """Kinds of records whose key continues with a pubend."""

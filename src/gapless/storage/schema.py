@@ -34,7 +34,7 @@ DATABASE: Final = "broker.db"
 APPLICATION: Final = 0x6761706C
 """``application_id`` of our databases, "gapl"."""
 
-FORMAT: Final = 4
+FORMAT: Final = 5
 """``user_version``: raised when a program that does not know the change would misread the file."""
 
 PAGE_BYTES: Final = 8_192

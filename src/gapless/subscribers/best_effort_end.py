@@ -9,6 +9,7 @@ former feeder sends is dropped, because the present one sends it again, in order
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from gapless.core.context import Context
@@ -24,6 +25,7 @@ from gapless.messages.streams import (
     KnowledgeRange,
     Publication,
 )
+from gapless.packed.encode import encoded_bytes
 
 __all__ = ["BestEffortListener", "BestEffortSubend"]
 
@@ -32,7 +34,13 @@ _FIRST: Final = BestEffortPosition(0, 0)
 
 
 class BestEffortListener(Protocol):
-    """Callback of a best-effort subend."""
+    """Callbacks of a best-effort subend."""
+
+    def count_matched(self, publications: tuple[Publication, ...], then: Callable[[], None]) -> int:
+        """Return how many of the first publications may be delivered in this step.
+
+        If these are not all, ``then`` is called in a later step.
+        """
 
     def deliver_best_effort(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
         """Pass best-effort publications to the matching connected subscriptions."""
@@ -51,11 +59,17 @@ class BestEffortSubend:
         self.pubend = pubend
         self._listener = listener
         self._position: BestEffortPosition | None = None
+        self._context = context
+        self._waiting: tuple[Publication, ...] = ()
+        """Publications that were not matched yet."""
+        self._bytes = 0
+        """The bytes that were added to them while others waited."""
         name = str(context.identity.shb)
         self._feed = Feed(context, pubend, AttachKind.LEAF, name, self, paths)
 
     def close(self) -> None:
         """Close the subend for good."""
+        self._waiting = ()
         self._feed.close()
 
     def retry_feed(self) -> None:
@@ -87,7 +101,28 @@ class BestEffortSubend:
         new = tuple(each for each in knowledge.publications if each.tick > last.tick)
         self._position = BestEffortPosition(last.incarnation, max(last.tick, knowledge.high))
         if new:
-            self._listener.deliver_best_effort(self.pubend, new)
+            self._queue(new)
+            self._deliver()
+
+    def _queue(self, new: tuple[Publication, ...]) -> None:
+        """Add publications behind those that wait; drop them if too many bytes wait."""
+        if self._waiting:
+            self._bytes += encoded_bytes(new)
+            if self._bytes > self._context.parameters.cache_bytes:
+                self._context.mark("best effort dropped")
+                self._bytes -= encoded_bytes(new)
+                return
+        self._waiting += new
+
+    def _deliver(self) -> None:
+        """Deliver what may be matched in this step; the rest waits for later steps."""
+        waiting = self._waiting
+        count = self._listener.count_matched(waiting, self._deliver) if waiting else 0
+        self._waiting = waiting[count:]
+        if not self._waiting:
+            self._bytes = 0
+        if count:
+            self._listener.deliver_best_effort(self.pubend, waiting[:count])
 
     @property
     def after(self) -> BestEffortPosition | None:

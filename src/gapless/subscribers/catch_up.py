@@ -55,6 +55,9 @@ class CatchUp:
         cursor = self._cursor
         if self._pending_request is not None or self._subscription.client is None:
             return
+        if cursor.subend.is_over:
+            cursor.ending.skip_rest()
+            return
         if cursor.merge_exclusion.is_excluded or cursor.verification.is_outstanding:
             return
         if not cursor.buffer.has_space:

@@ -18,6 +18,7 @@ from gapless.messages.clients import Order
 from gapless.messages.streams import Publication
 from gapless.subscribers.buffer import Buffer
 from gapless.subscribers.catch_up import CatchUp
+from gapless.subscribers.cursor_ending import CursorEnding
 from gapless.subscribers.cursor_state import (
     NEXT_PHASES,
     NOT_STARTED,
@@ -85,6 +86,7 @@ class Cursor:
         self.retention = LogRetention(self)
         self.catch_up = CatchUp(self)
         self.filter_switch = FilterSwitch(self)
+        self.ending = CursorEnding(self)
 
     # --- state ---------------------------------------------------------------------------------
 
@@ -293,6 +295,7 @@ class Cursor:
         self.start = stored.start
         self.segments.restore(newest, self.pubend, segments)
         self.position = stored.start.acked
+        self.ending.restore(known=stored.end_known)
         self.log_holds.restore(stored.log_holds)
         self.start_unconfirmed = stored.start_unconfirmed
         self.seek_number = stored.seek_number
@@ -309,7 +312,8 @@ class Cursor:
 
     def saving(self) -> SavedCursor:
         """Return the state of the cursor that a record written now contains."""
-        return SavedCursor(self.seek_count, self.start.acked, self.log_holds.current)
+        hold = self.log_holds.current
+        return SavedCursor(self.seek_count, self.start.acked, hold, self.ending.is_known)
 
     def saved(self, saved: SavedCursor) -> None:
         """A record with this state is on disk."""
@@ -318,6 +322,7 @@ class Cursor:
             self.start = start._replace(acked_stored=max(start.acked_stored, saved.acked))
             self.subend.reports.note_news()
         self.log_holds.saved(saved.log_hold)
+        self.ending.saved(known=saved.end_known)
 
     # --- live ------------------------------------------------------------------------------------
 
@@ -452,6 +457,7 @@ class Cursor:
         else:
             kept = self.retention.is_kept_above(tick)
             self.verification.stop()
+            self.ending.sought()
             self.seek_count += 1
             self.position = tick
             self.settled.moved(tick)
@@ -474,7 +480,13 @@ class Cursor:
         if isinstance(self.start, Started):
             acked = max(self.start.acked, min(tick, self.sent_up_to))
             self.start = self.start._replace(acked=acked)
+            self.ending.acknowledged(tick)
         self.seek_number = 0
+
+    def pass_end(self, last: Tick) -> None:
+        """The client is sent the end of the pubend, which counts as the tick above the last."""
+        self.position = max(self.position, last + 1)
+        self.last_sent = max(self.last_sent, last + 1)
 
     def raise_acked(self, tick: Tick) -> None:
         """Take over the tick that the client acknowledged at a former hosting broker."""

@@ -72,6 +72,9 @@ class CursorSet:
                 self._subends.join_best_effort(pubend)
             return
         cursor = self.by_pubend.get(pubend)
+        if cursor is None and subscription.resources.status.is_closed(pubend):
+            self._start_ended(pubend)
+            return
         is_positioned = pubend in self._positions()
         if cursor is None and (is_met or is_positioned):
             if newly_announced:
@@ -81,6 +84,14 @@ class CursorSet:
             subscription.guarantees.clear(pubend)
         elif not is_met and cursor.is_pending:
             self.drop(cursor)
+
+    def _start_ended(self, pubend: PubendId) -> None:
+        """A position on a tombstone counts as passed, with a gap if events are missing (RS-34)."""
+        end = self._subscription.resources.status.end_of(pubend)
+        is_known = pubend in self._subscription.start.closed
+        if pubend in self._positions() and not is_known and end is not None:
+            self._subends.restore_ended(pubend, *end)
+            self._start(pubend)
 
     def pubend_announced(self, pubend: PubendId) -> None:
         """A pubend was announced, or its advertisement became wider."""
@@ -116,6 +127,8 @@ class CursorSet:
                 cursor.wait_for_start()
         if len(self.by_pubend) == 2:
             self._review_merge()  # the first stream waits for the second from now on
+        if cursor.subend.sealed_at is not None:
+            subscription.closed_notices.note(pubend)
         self._subends.review_abandoned(pubend)
         self._subends.review_exclusion(cursor)
         subscription.mark_dirty()
@@ -147,7 +160,11 @@ class CursorSet:
 
     def restore(self, record: SubscriptionRecord, segments: StoredSegments) -> None:
         """Restore the cursors that have started."""
+        ended = {pubend: (last, event) for pubend, last, event in record.ended}
         for pubend, stored in stored_cursors(record, self._context.identity.shb):
+            if pubend in ended:
+                self._subends.restore_ended(pubend, *ended[pubend])
+                self._subscription.closed_notices.note(pubend)
             cursor = self._add(pubend, restored=True)
             cursor.restore(stored, self._subscription.newest, segments)
 
@@ -175,6 +192,8 @@ class CursorSet:
         for pubend, cursor in self.by_pubend.items():
             cursor.forget_confirmation()
             own = position.get(pubend)
+            if pubend in start.closed:
+                cursor.ending.note_known()
             if not cursor.is_pending:
                 # the client does not know this stream: it starts above what the client has merged
                 is_unknown = own is None and cursor.start_unconfirmed
@@ -226,7 +245,7 @@ class CursorSet:
 
         This includes known pubends with start guarantees by former SHBs, because so far only those
         SHBs may keep the logs. An abandoned pubend is not waited for (R26): if it returns, it still
-        has the member rows of the former SHBs.
+        has the member rows of the former SHBs. A closed one has no log.
         """
         subscription, cursors = self._subscription, self.by_pubend
         positioned = {pubend for pubend, _ in subscription.start.position}
@@ -238,7 +257,10 @@ class CursorSet:
         }
         started = {pubend for pubend, each in cursors.items() if not each.is_pending}
         is_abandoned = self._subends.memberships.is_abandoned
+        is_closed = subscription.resources.status.is_closed
         return all(
-            is_abandoned(pubend) or (pubend in cursors and cursors[pubend].is_resumable)
+            is_abandoned(pubend)
+            or is_closed(pubend)
+            or (pubend in cursors and cursors[pubend].is_resumable)
             for pubend in positioned | guaranteed | started
         )

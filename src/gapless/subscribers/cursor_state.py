@@ -86,6 +86,7 @@ class CursorInput(Enum):
     CLIENT_LEFT = "its client has disconnected"
     RESUMED = "its client has returned, and the earliest event is not known yet"
     REPOSITIONED = "it continues after another tick"
+    ENDED = "its pubend is sealed or a tombstone, and nothing comes any more"
 
 
 _PENDING, _GUARANTEED = CursorPhase.PENDING, CursorPhase.GUARANTEED
@@ -118,6 +119,10 @@ NEXT_PHASES: Final[dict[tuple[CursorPhase, CursorInput], frozenset[CursorPhase]]
         (_LIVE, CursorInput.EXCLUDED, (_CATCHING_UP,)),
         (_LIVE, CursorInput.CLIENT_LEFT, (_DISCONNECTED,)),
         (_LIVE, CursorInput.REPOSITIONED, (_CATCHING_UP,)),
+        (_PENDING, CursorInput.ENDED, (_LIVE, _DISCONNECTED)),
+        (_GUARANTEED, CursorInput.ENDED, (_LIVE, _DISCONNECTED)),
+        (_CATCHING_UP, CursorInput.ENDED, (_LIVE,)),
+        (_JOINING, CursorInput.ENDED, (_LIVE,)),
         (_DISCONNECTED, CursorInput.PLACED, (_DISCONNECTED,)),
         (_DISCONNECTED, CursorInput.RESUMED, (_CATCHING_UP,)),
         (_DISCONNECTED, CursorInput.REPOSITIONED, (_CATCHING_UP,)),

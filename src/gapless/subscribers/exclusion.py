@@ -120,6 +120,11 @@ class MergeExclusion:
         subscription.note_change()
         subscription.stalls.note(cursor.pubend)
 
+    def pubend_ended(self) -> None:
+        """The pubend is a tombstone: nothing of it can be merged any more (RS-34)."""
+        self.is_excluded = self.is_in_effect = False
+        self._skipped_up_to = 0
+
     # --- the skipped range ---------------------------------------------------------------------
 
     @property

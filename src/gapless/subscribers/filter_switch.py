@@ -64,6 +64,12 @@ class FilterSwitch:
             # reads with the previous filter may have passed the horizon
             self.switch(max(low - 1, cursor.position))
 
+    def end_at(self, last: Tick) -> None:
+        """Switch at the end of a sealed pubend: nothing above it serves the next filter."""
+        cursor = self._cursor
+        if self._segments.next is not None and cursor.phase is CursorPhase.LIVE:
+            self.switch(max(last, cursor.position))
+
     def switch(self, end: Tick) -> None:
         """End the current filter at a tick."""
         cursor = self._cursor

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from gapless.content.filter import EVERYTHING, Filter
 from gapless.content.matching import MatchIndex
+from gapless.content.matching.work import MatchWork
 from gapless.core.context import Context
 from gapless.core.ids import PubendId
 from gapless.core.limits import ROOTS_READ_MAX
-from gapless.messages.streams import Publication
 from gapless.subscribers.filter_segments import FilterSegment
+from gapless.subscribers.matching import PublicationMatcher
 from gapless.subscribers.protocols import Interest
 
 __all__ = ["AnnouncedPubend", "Filters"]
@@ -38,7 +39,10 @@ class Filters:
         self.segments: dict[int, FilterSegment] = {}
         """The segments in the table and the index, by number."""
         self.announced_pubends: dict[PubendId, AnnouncedPubend] = {}
-        self._index = MatchIndex()
+        self.match_work = MatchWork()
+        """The allowance of each step for matching."""
+        self._index = MatchIndex(work=self.match_work)
+        self.matcher = PublicationMatcher(context, self._index, self.match_work)
         self._last_number = 0
 
     def new_number(self) -> int:
@@ -63,13 +67,6 @@ class Filters:
             self._index.remove(segment.number)
             del self.segments[segment.number]
 
-    def matching(
-        self, publications: tuple[Publication, ...]
-    ) -> list[tuple[int, list[Publication]]]:
-        """Return the publications that each segment matches, by segment number, oldest first."""
-        attributes = [each.attributes for each in publications]
-        return sorted(self._index.distribute(attributes, publications).items())
-
     def covering_filter(self) -> str:
         """Return the text of a filter that covers all segments in the table."""
         roots = self.interest.roots
@@ -84,6 +81,10 @@ class Filters:
         self.announced_pubends[pubend] = AnnouncedPubend(
             advertisement, version, best_effort=best_effort
         )
+
+    def pubend_ended(self, pubend: PubendId) -> None:
+        """A pubend is a tombstone: no subscription gets a cursor on it any more."""
+        self.announced_pubends.pop(pubend, None)
 
     def served_at(self, pubend: PubendId, version: int) -> None:
         """A stream epoch of a pubend has an announcement version that may not be known here yet.

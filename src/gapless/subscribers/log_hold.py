@@ -67,6 +67,8 @@ class LogHolds:
     def take(self) -> None:
         """Take a new log hold; the previous one is kept until the new one is safe."""
         subscription = self._subscription
+        if self._cursor.subend.is_over:
+            return  # there is no log
         self._forget_current()
         self.current = self._new_hold()
         self._cursor.subend.groups.note_log_hold(self._cursor)
@@ -77,6 +79,11 @@ class LogHolds:
         """Return a log hold with a name that is unique in all incarnations."""
         identity, number = self._context.identity, self._filters.new_number()
         return LogHoldId(identity.shb, f"{self._subscription.name}/{identity.incarnation}.{number}")
+
+    def forget_all(self) -> None:
+        """Forget all log holds without a release: the pubend is a tombstone (RS-34)."""
+        self._forget_current()
+        self.former = []
 
     def release(self) -> None:
         """Release all log holds; reports keep what the cursor still needs."""
@@ -106,7 +113,9 @@ class LogHolds:
         if self.is_safe and self.former:
             self._release_former()
             self._subscription.note_change()
-        if self.is_safe and above is not None and cursor.retention.retained_from >= above:
+        retained_from, last = cursor.retention.retained_from, cursor.subend.sealed_at
+        is_kept = self.is_safe and above is not None and retained_from >= above
+        if is_kept or (last is not None and retained_from >= last):
             self.release()
             self._subscription.note_change()
         elif due or (not self.kept and not cursor.catch_up.is_reading):

@@ -55,6 +55,8 @@ class Maintenance:
             reports = subend.reports
             if everything or reports.has_news or now >= reports.repeat_at:
                 reporter.review(subend)
+            if subend.sealed_at is not None:
+                self._subends.review_end(subend)
             if subend.groups.holding:
                 for cursor in subend.groups.with_log_hold():
                     if not cursor.is_pending:

@@ -60,6 +60,15 @@ class Membership:
         """Start to leave."""
         self._enter(MembershipState.LEAVING, MembershipInput.EXPIRED)
 
+    def finish(self) -> None:
+        """Start to leave a sealed pubend."""
+        self._enter(MembershipState.LEAVING, MembershipInput.FINISHED)
+
+    def end(self) -> None:
+        """The pubend is a tombstone: cancel a request to its PHB."""
+        self.give_up_leaving()
+        self._enter(MembershipState.ENDED, MembershipInput.TOMBSTONE)
+
     def replace(self) -> None:
         """End the membership: a newer one with another id replaces it."""
         if self.state is not MembershipState.LEAVING:
@@ -183,8 +192,38 @@ class Memberships:
 
     def leave(self, pubend: PubendId) -> None:
         """End the membership of a pubend that no subscription needs."""
-        membership = self._leaving[pubend] = self._current[pubend]
+        membership = self._current[pubend]
         membership.expire()
+        self._leave(pubend, membership)
+
+    def finish(self, pubend: PubendId) -> None:
+        """End the membership of a sealed pubend of which nothing is needed any more (RS-32)."""
+        membership = self._current[pubend]
+        membership.finish()
+        self._leave(pubend, membership)
+
+    def may_finish(self, pubend: PubendId) -> bool:
+        """Return whether the membership of a pubend is on disk, and no older one is ending."""
+        membership = self._current.get(pubend)
+        finished = (MembershipState.JOINED, MembershipState.UNNEEDED)
+        is_stored = membership is not None and membership.state in finished
+        return is_stored and pubend not in self._leaving
+
+    def pubend_ended(self, pubend: PubendId) -> None:
+        """A pubend is a tombstone: its memberships end without a LeavePubend (RS-34)."""
+        current = self._current.pop(pubend, None)
+        leaving = self._leaving.pop(pubend, None)
+        self._abandoned.discard(pubend)
+        self.unannounced.discard(pubend)
+        for each in (current, None if leaving is current else leaving):
+            if each is not None:
+                each.end()
+        if current is not None:
+            key = JoinedPubendRecord(pubend, current.id).key
+            self._context.write((DeleteRecord(key),))
+
+    def _leave(self, pubend: PubendId, membership: Membership) -> None:
+        self._leaving[pubend] = membership
         if pubend in self._abandoned:
             self._left(pubend, membership)  # there is no PHB
             return

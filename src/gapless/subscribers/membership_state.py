@@ -17,6 +17,9 @@ If the pubend is needed again while the SHB is LEAVING, the SHB starts a members
 and the old one still ends. A membership of an earlier incarnation that no durable subscription
 needs is replaced in the same manner, because a LeavePubend of it may still arrive at the PHB.
 
+If the pubend is sealed, the SHB leaves as soon as no subscription needs a tick up to the last one
+(RS-32). If it is a tombstone, the membership ends without a LeavePubend (RS-34).
+
 Independent of the state a membership is *abandoned* or not. It becomes abandoned when the PHB is
 retired and no broker feeds the pubend. It is no longer abandoned when the pubend is fed again or
 its PHB has returned. The state of an abandoned pubend is kept, but nothing waits for it: an SHB
@@ -58,6 +61,8 @@ class MembershipInput(Enum):
     EXPIRED = "no subscription needed the pubend for interest_grace_s"
     REPLACED = "a newer membership with another id replaces it"
     LEFT = "the PHB has ended it, or there is no PHB"
+    FINISHED = "the pubend is sealed, and no subscription needs a tick up to the last one"
+    TOMBSTONE = "the pubend is a tombstone"
 
 
 _S, _I = MembershipState, MembershipInput
@@ -74,6 +79,12 @@ NEXT_STATES: Final[dict[tuple[MembershipState, MembershipInput], frozenset[Membe
     (_S.UNNEEDED, _I.UNUSED): frozenset({_S.UNNEEDED}),
     (_S.UNNEEDED, _I.EXPIRED): frozenset({_S.LEAVING}),
     (_S.UNNEEDED, _I.REPLACED): frozenset({_S.ENDED}),
+    (_S.JOINED, _I.FINISHED): frozenset({_S.LEAVING}),
+    (_S.UNNEEDED, _I.FINISHED): frozenset({_S.LEAVING}),
+    (_S.JOINING, _I.TOMBSTONE): frozenset({_S.ENDED}),
+    (_S.JOINED, _I.TOMBSTONE): frozenset({_S.ENDED}),
+    (_S.UNNEEDED, _I.TOMBSTONE): frozenset({_S.ENDED}),
+    (_S.LEAVING, _I.TOMBSTONE): frozenset({_S.ENDED}),
     (_S.LEAVING, _I.STORED): frozenset({_S.LEAVING}),
     (_S.LEAVING, _I.LEFT): frozenset({_S.ENDED}),
     (_S.ENDED, _I.STORED): frozenset({_S.ENDED}),

@@ -55,7 +55,7 @@ class Merge:
         started = [each for each in subscription.cursors.values() if not each.is_pending]
         awaited = [each for each in started if not each.merge_exclusion.is_in_effect]
         limit = min(
-            (min(each.buffered_up_to, each.limits.tick) for each in awaited), default=FOREVER
+            (min(each.ending.complete_up_to, each.limits.tick) for each in awaited), default=FOREVER
         )
         while ready := [cursor for cursor in started if cursor.buffer]:
             cursor = min(ready, key=lambda each: (each.buffer.next_tick, each.pubend))
@@ -103,7 +103,7 @@ class Merge:
         if tick is None:
             return
         for cursor in self._subscription.cursors.values():
-            if not cursor.is_pending and cursor.buffered_up_to < tick:
+            if not cursor.is_pending and cursor.ending.complete_up_to < tick:
                 cursor.subend.request_advance(tick)
         longest = microseconds(ms=self._context.parameters.silence_ms)
         self._pause_us = min(2 * self._pause_us, longest)

@@ -100,6 +100,15 @@ class PubendStatus(Protocol):
     def obstacle(self, pubend: PubendId) -> str:
         """Return what prevents a feed of a pubend, as a text for operators (R11, R12)."""
 
+    def is_closed(self, pubend: PubendId) -> bool:
+        """Return whether a pubend is a tombstone, as far as that is remembered (RS-34)."""
+
+    def sealed_at(self, pubend: PubendId) -> Tick | None:
+        """Return the last tick of a sealed pubend, as far as that is known (RS-32)."""
+
+    def end_of(self, pubend: PubendId) -> tuple[Tick, Tick] | None:
+        """Return the last tick of a tombstone with a log, and that of its last event (RS-34)."""
+
     def broker_of(self, pubend: PubendId) -> BrokerId | None:
         """Return the broker that has a pubend, if one is known."""
 

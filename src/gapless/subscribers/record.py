@@ -35,6 +35,7 @@ class SavedCursor(NamedTuple):
     seek_count: int
     acked: Tick
     log_hold: LogHoldId | None
+    end_known: bool
 
 
 class StoredCursor(NamedTuple):
@@ -47,6 +48,7 @@ class StoredCursor(NamedTuple):
     from_earliest: bool
     merge_exclusion: MergeExclusionRecord | None
     settled: Tick
+    end_known: bool
 
 
 # --- to a record -----------------------------------------------------------------------------------
@@ -98,6 +100,12 @@ def record_of(subscription: HostedSubscription) -> SubscriptionRecord:
         ),
         merge_exclusions=tuple(each for each in exclusions if each is not None),
         previous_confirmed_filter=guarantees.previous_record(),
+        ended=tuple(
+            (pubend, each.subend.sealed_at, each.subend.last_event)
+            for pubend, each, _ in started
+            if each.subend.is_over and each.subend.sealed_at is not None
+        ),
+        known_ends=tuple(pubend for pubend, each, _ in started if each.ending.is_known),
         settled=tuple(
             (pubend, tick)
             for pubend, each, start in started
@@ -143,6 +151,7 @@ def stored_cursors(record: SubscriptionRecord, shb: ShbId) -> list[tuple[PubendI
             from_earliest=pubend in record.from_earliest,
             merge_exclusion=exclusions.get(pubend),
             settled=settled.get(pubend, 0),
+            end_known=pubend in record.known_ends,
         )
         found.append((pubend, cursor))
     return found

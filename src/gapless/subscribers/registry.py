@@ -12,7 +12,8 @@ from gapless.content.filter import Filter
 from gapless.core.context import Context
 from gapless.core.ids import PubendId
 from gapless.core.parameters import microseconds
-from gapless.messages.clients import Order, StartPoint
+from gapless.core.ticks import Tick
+from gapless.messages.clients import Closed, Order, StartPoint
 from gapless.messages.records import DeleteRecord, SubscriptionRecord
 from gapless.subscribers.buffer import Backlog
 from gapless.subscribers.filters import Filters
@@ -236,6 +237,22 @@ class Registry:
         for subscription in self.subscriptions.values():
             subscription.cursor_set.pubend_announced(pubend)
         self._subends.announced(pubend)
+
+    def pubend_ended(self, pubend: PubendId, last: Tick, last_event: Tick) -> None:
+        """A pubend is a tombstone (RS-34). Under best effort its subscribers are notified now."""
+        if self._filters.is_best_effort(pubend):
+            self._notify_best_effort_end(pubend, last)
+        self._subends.pubend_ended(pubend, last, last_event)
+        for subscription in self.subscriptions.values():
+            subscription.guarantees.clear(pubend)
+        self._filters.pubend_ended(pubend)
+
+    def _notify_best_effort_end(self, pubend: PubendId, last: Tick) -> None:
+        for subscription in self.subscriptions.values():
+            is_answered = subscription.client is not None and not subscription.reply.is_pending
+            if is_answered and self._filters.may_match(pubend, subscription.newest):
+                subscription.delivery.send_available()
+                subscription.notify(Closed(subscription.name, pubend, last))
 
     def needs_best_effort(self, pubend: PubendId) -> bool:
         """Return whether a subscription may match events of a best-effort pubend."""

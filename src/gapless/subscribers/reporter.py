@@ -37,7 +37,7 @@ class AckReporter:
         subend.reports.note_computed()
         sent = subend.reports.last
         if sent is not None and self._context.now < subend.reports.repeat_at:
-            new = (subend.feeder, self._member(subend), self._ack_floor(subend))
+            new = (subend.feeder, self._member(subend), self.ack_floor(subend))
             if new == sent[:3]:
                 return
         self.report(subend)
@@ -52,7 +52,7 @@ class AckReporter:
         feeder = subend.feeder
         if feeder is None:
             return
-        tick, member = self._ack_floor(subend), self._member(subend)
+        tick, member = self.ack_floor(subend), self._member(subend)
         pause_us = self._pause_us(subend, (feeder, member, tick))
         repeat_at = self._context.now + pause_us
         subend.reports.note_sent(SentReport(feeder, member, tick, pause_us, repeat_at))
@@ -80,7 +80,8 @@ class AckReporter:
             return min(2 * sent.pause_us, longest)
         return longest if new[2] == subend.horizon else shortest
 
-    def _ack_floor(self, subend: Subend) -> Tick:
+    def ack_floor(self, subend: Subend) -> Tick:
+        """Return the tick of a stream up to which this SHB needs nothing."""
         floor = subend.horizon
         for needed_by in self._ending:
             floor = min(floor, needed_by.get(subend.pubend, floor))

@@ -118,6 +118,11 @@ class StartVerification:
         cursor, subscription = self._cursor, self._cursor.subscription
         self.is_due = False
         found = [each for each in (after, self._reached_after) if each is not None]
+        last = cursor.subend.sealed_at
+        if not found and last is not None and reply.top >= last:
+            found = [last]  # the PHB did not know the subscription before the end
+        elif not found and last is not None:
+            self.is_due = True  # it was sealed since
         if not found:
             cursor.wait_at(reply.top)  # the PHB will know the subscription above this
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gapless.core.context import Context
+from gapless.subscribers.cursor_starts import offer_horizon
 
 if TYPE_CHECKING:
     from gapless.subscribers.cursor import Cursor
@@ -38,7 +39,7 @@ class StepEnd:
         while self.touched or self._waiting:
             waiting, self._waiting = self._waiting, {}
             for cursor in waiting:
-                cursor.subend.offer_horizon(cursor)
+                offer_horizon(cursor)
             touched, self.touched = self.touched, {}
             for subscription in touched.values():
                 if not subscription.ended:

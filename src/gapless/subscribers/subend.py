@@ -20,7 +20,6 @@ log has released become a gap. The horizon never falls and passes over each tick
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from gapless.core.context import Context
@@ -45,12 +44,13 @@ from gapless.stream.horizon import DoubtHorizon
 from gapless.stream.istream import IStream, MemoryAccount
 from gapless.stream.ranges import KnowledgeConflictError, cut
 from gapless.subscribers.cursor import Cursor
+from gapless.subscribers.cursor_starts import start_at_end, start_cursors
 from gapless.subscribers.groups import CursorGroups
 from gapless.subscribers.protocols import PubendRequester
 from gapless.subscribers.report_state import ReportState
 from gapless.subscribers.start_query import StartQuery
 from gapless.subscribers.subend_nacks import SubendNacks
-from gapless.subscribers.subend_state import Closed, Joining, NoBase, Open, SubendListener
+from gapless.subscribers.subend_state import Joining, Left, NoBase, Open, SubendListener
 from gapless.subscribers.uncovered_read import UncoveredRead
 
 __all__ = ["Subend"]
@@ -86,7 +86,7 @@ class Subend:
         self._shb = context.identity.shb
         self._listener = listener
         self._paths = paths
-        self._state: Joining | Open | Closed = Joining()
+        self._state: Joining | Open | Left = Joining()
         self._stream = IStream(pubend, account)
         self._stream_epochs = StreamEpochs()
         self._horizon: NoBase | DoubtHorizon = NoBase()
@@ -94,6 +94,11 @@ class Subend:
         """The member row of this SHB keeps the log above this tick; None if not known."""
         self._version = 0
         """The greatest announcement version of the ranges that were handed over."""
+        self.sealed_at: Tick | None = None
+        """The last tick of a pubend that is sealed or a tombstone (RS-32)."""
+        self.last_event: Tick = 0
+        self.is_over = False
+        """Whether the pubend is a tombstone: nothing comes any more (RS-34)."""
         self._uncovered_read = UncoveredRead(context, self, requests, listener.covering_filter)
         self._query = StartQuery(context, self, requests)
         self._nacks = SubendNacks(context, self, self._stream_epochs)
@@ -146,32 +151,59 @@ class Subend:
     @property
     def is_cut_off(self) -> bool:
         """Whether a subscription needs the pubend and no broker feeds it."""
-        return bool(self.cursors) and self.feeder is None
+        return bool(self.cursors) and self.feeder is None and not self.is_at_end
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether the horizon is at the last tick of a sealed pubend: it counts as being at ∞."""
+        return self.sealed_at is not None and self.has_base and self.horizon >= self.sealed_at
 
     def open(self) -> None:
         """Look for a feeder; the membership is on disk."""
         if isinstance(self._state, Joining):
-            feed = Feed(
-                self._context,
-                self.pubend,
-                AttachKind.LEAF,
-                str(self._shb),
-                self,
-                self._paths,
-                eager=self.groups.is_merged,
-            )
+            leaf, eager = (AttachKind.LEAF, str(self._shb)), self.groups.is_merged
+            feed = Feed(self._context, self.pubend, *leaf, self, self._paths, eager=eager)
             self._state = Open(feed)
             self.verify_starts()
 
     def close(self) -> None:
         """Close the subend for good."""
-        state, self._state = self._state, Closed()
+        state, self._state = self._state, Left()
         if isinstance(state, Open):
             state.feed.close()
         self._uncovered_read.stop()
         self._query.cancel()
         self._stream.forget_all()
         self._nacks.close()
+
+    def rejoin(self, membership: MembershipId) -> None:
+        """Join a sealed pubend again: its log is needed again, after this SHB had left."""
+        assert isinstance(self._state, Left), "only a subend that has left joins again"
+        self.membership, self._state = membership, Joining()
+
+    @property
+    def has_left(self) -> bool:
+        """Whether this SHB has left a sealed pubend, of which it needed nothing any more."""
+        return isinstance(self._state, Left) and not self.is_over
+
+    def seal(self, last: Tick) -> None:
+        """The pubend is sealed: no tick above the last one is ever D."""
+        self.sealed_at = last
+        if self.has_base:
+            self._nacks.note_top(last)
+        self._moved()
+
+    def end(self, last: Tick, last_event: Tick) -> None:
+        """The pubend is a tombstone: what was not received up to the last tick is a gap."""
+        self.close()
+        self.is_over, self.sealed_at, self.last_event = True, last, last_event
+        if self.has_base:
+            self._add_gap(last, last_event)
+        else:
+            self._horizon = DoubtHorizon(last)
+        for cursor in [*self.cursors.values()]:
+            cursor.ending.pubend_ended()
+        self._moved()
 
     def register(self, cursor: Cursor) -> None:
         """Note the phase and the filters of a cursor, which may be new."""
@@ -184,10 +216,6 @@ class Subend:
         self.groups.forget(cursor)
         self.reports.note_news()
         self._review_eager()
-
-    def cursors_behind(self) -> Iterable[Cursor]:
-        """Return the cursors that wait for the horizon to move."""
-        return self.groups.behind.values()
 
     def _review_eager(self) -> None:
         """Request silence without delay if a merge waits for it."""
@@ -228,8 +256,8 @@ class Subend:
             self._query.note_feed(at)
         elif not self.has_base:
             self.set_base(at)
-        self._stream.raise_top(at)
-        self._look_for_gaps()
+        self._stream.raise_top(at if self.sealed_at is None else max(at, self.sealed_at))
+        self._nacks.look_for_gaps()
         self._nacks.feed_found()
         self._listener.feed_found(self)
         self.advance()
@@ -241,6 +269,7 @@ class Subend:
         for cursor in [*self.cursors.values()]:
             if cursor.subscription.client is not None and not cursor.is_live:
                 cursor.filter_switch.switch_now()
+        start_at_end(self, self._listener)
 
     def verify_starts(self) -> None:
         """Query the PHB since when it knew this SHB, if a cursor has a start guarantee (R46)."""
@@ -248,7 +277,7 @@ class Subend:
 
     def starts_verified(self) -> None:
         """The PHB has answered, and the cursors that waited for the answer have started."""
-        self._look_for_gaps()
+        self._nacks.look_for_gaps()
         self._nacks.send_due()
         self.advance()
         self._listener.advanced(self)
@@ -257,10 +286,7 @@ class Subend:
         """The feeder has sent everything up to a tick; nack what is missing at once (RS-11)."""
         is_new = at > self._stream.top
         if is_new:
-            self._stream.raise_top(at)
-            self._look_for_gaps()
-            self._nacks.curiosity.expedite(at, self._context.now)
-            self._nacks.send_due()
+            self._nacks.expedite(at)
         return is_new
 
     def feed_lost(self) -> None:
@@ -288,30 +314,30 @@ class Subend:
         curiosity.answered(knowledge.low, knowledge.high, self._context.now)
         if not self._take_next(knowledge, horizon):
             try:
-                self._stream.accumulate(knowledge)
+                self._stream.accumulate(cut(knowledge, horizon.tick + 1, knowledge.high))
             except KnowledgeConflictError:
                 self._context.mark("contradictory knowledge range")
             else:
                 self.advance()
                 self._bound()
         if horizon.tick != self._stream.top or len(curiosity):
-            self._look_for_gaps()
+            self._nacks.look_for_gaps()
             self._nacks.plan()
 
     def _take_next(self, knowledge: KnowledgeRange, horizon: DoubtHorizon) -> bool:
         """Hand over a range directly if it is next and no range waits, which is the usual case.
 
-        Returns whether the range was handed over. Then it is not put into the istream.
+        Returns whether the whole range was handed over. Then it is not put into the istream.
         """
         if self._uncovered_read.is_pending or len(self._stream):
             return False
         if knowledge.low != horizon.tick + 1:
             return False
         self._stream.raise_top(knowledge.high)
-        if not self._hand_over(knowledge):
-            return False
-        self.ranges_passed()
-        return True
+        whole = self._hand_over(knowledge)
+        if horizon.tick >= knowledge.low:
+            self.ranges_passed()
+        return whole
 
     def _bound(self) -> None:
         """Forget the ranges farthest from the horizon if too many bytes wait (R38)."""
@@ -362,40 +388,20 @@ class Subend:
         if not self.groups.is_covered(time):
             self._uncovered_read.start(knowledge)
             return False
-        self._start_cursors(knowledge.low, time)
-        self.pass_over(knowledge, time)
-        return True
+        start_cursors(self, knowledge.low, time)
+        return self._pass_matched(knowledge, time)
+
+    def _pass_matched(self, knowledge: KnowledgeRange, time: VirtualTime | None) -> bool:
+        """Pass over the part that may be delivered in this step; return whether it is all."""
+        part = self._listener.matched(knowledge, self.advance) if self.groups.live else knowledge
+        if part is not None:
+            self.pass_over(part, time)
+        return part is knowledge
 
     def ranges_passed(self) -> None:
         """Ranges were handed over: forget stream epochs and notify the listener."""
         self._forget_stream_epochs()
         self._moved()
-
-    def _start_cursors(self, low: Tick, time: VirtualTime | None) -> None:
-        if time is None:
-            return
-        for cursor in [*self.groups.pending.values()]:
-            cursor.start_if_served(low, time)
-        if self.groups.guaranteed:
-            for cursor in self.groups.guaranteed.values():
-                cursor.verification.reached(low, time)
-            self.verify_starts()
-        for cursor in [*self.groups.changing.values()]:
-            cursor.filter_switch.switch_if_served(low, time)
-
-    def offer_horizon(self, cursor: Cursor) -> None:
-        """Start a cursor behind the horizon, or switch its filter there, if that is served (R44).
-
-        The next range begins at that tick. If its stream epoch serves less than that of the
-        horizon, it is not covered, and is read from the log.
-        """
-        if self.feeder is None or self.served is None or self.horizon != self._stream.top:
-            return
-        name, low = cursor.subscription.name, self.horizon + 1
-        if self.groups.pending.get(name) is cursor:
-            cursor.start_if_served(low, self.served)
-        elif self.groups.changing.get(name) is cursor:
-            cursor.filter_switch.switch_if_served(low, self.served)
 
     def pass_over(self, knowledge: KnowledgeRange, time: VirtualTime | None) -> None:
         """Deliver the publications of a range and move the horizon to its end.
@@ -411,11 +417,11 @@ class Subend:
             self._listener.deliver(self.pubend, knowledge.publications)
         horizon.pass_over(knowledge)
 
-    def take_read(self, reply: ReadReply, high: Tick) -> None:
-        """Hand over the result of a read in the place of the ranges up to ``high``."""
+    def take_read(self, reply: ReadReply, high: Tick) -> bool:
+        """Hand over a read in the place of the ranges up to ``high``; return whether all fits."""
         horizon = self._horizon
         assert isinstance(horizon, DoubtHorizon)
-        before = horizon.tick
+        before, whole = horizon.tick, True
         self._add_gap(reply.released, reply.last_released_match)
         for knowledge in reply.ranges:
             if knowledge.low > high or knowledge.high <= horizon.tick:
@@ -423,10 +429,13 @@ class Subend:
             part = cut(knowledge, horizon.tick + 1, high)
             vector = self._stream_epochs.get(part.stream_epoch)
             entry = None if vector is None else vector.entries.get(self._shb)
-            self.pass_over(part, None if entry is None else entry.time)
+            if not self._pass_matched(part, None if entry is None else entry.time):
+                whole = False
+                break
         if horizon.tick > before:
             self._stream.forget_up_to(horizon.tick)
             self._moved()
+        return whole
 
     # --- released and corrupt ranges -------------------------------------------------------------
 
@@ -469,6 +478,7 @@ class Subend:
         if self.fault and self.horizon >= self._fault_at:
             self.fault = ""
             self._listener.stalled(self)
+        start_at_end(self, self._listener)
         self._listener.advanced(self)
 
     # --- requests --------------------------------------------------------------------------------
@@ -481,20 +491,10 @@ class Subend:
         if message.pressure:
             for cursor in self.cursors.values():
                 cursor.retention.give_up(message.tick)
-        if message.tick > self._stream.top:
-            self._stream.raise_top(message.tick)
-        self._look_for_gaps()
-        self._nacks.curiosity.expedite(message.tick, self._context.now)
-        self._nacks.send_due()
+        self._nacks.expedite(message.tick)
 
     def request_advance(self, tick: Tick) -> None:
         """Request silence up to a tick, for which a merge waits (R51)."""
         feeder = self.feeder
         if feeder is not None:
             self._context.send(feeder, AdvanceRequest(self.pubend, tick))
-
-    def _look_for_gaps(self) -> None:
-        horizon = self._horizon
-        if not isinstance(horizon, NoBase):
-            doubts = horizon.unknown_ranges(self._stream, self._stream.top)
-            self._nacks.curiosity.observe(doubts, self._context.now)

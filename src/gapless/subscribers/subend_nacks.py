@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from gapless.core.context import Context, Timer
 from gapless.core.limits import STREAM_EPOCH_REQUESTS_MAX
 from gapless.core.parameters import microseconds
+from gapless.core.ticks import Tick
 from gapless.messages.streams import Nack, StreamEpochRequest
 from gapless.stream.curiosity import Curiosity
 from gapless.stream.epochs import StreamEpochs
@@ -39,6 +40,26 @@ class SubendNacks:
         """Send the pending nacks to a new feeder at once."""
         self.curiosity.restart(self._context.now)
         self._requested_epoch = None
+        self.send_due()
+
+    def look_for_gaps(self) -> None:
+        """Note the unknown ticks between the horizon and the top of the stream."""
+        subend = self._subend
+        if subend.has_base:
+            doubts = subend.stream.gaps(subend.horizon + 1, subend.stream.top)
+            self.curiosity.observe(doubts, self._context.now)
+
+    def note_top(self, tick: Tick) -> None:
+        """The stream has ticks up to this one; request those that do not arrive."""
+        self._subend.stream.raise_top(tick)
+        self.look_for_gaps()
+        self.plan()
+
+    def expedite(self, tick: Tick) -> None:
+        """Request missing ticks up to this one at once."""
+        self._subend.stream.raise_top(tick)
+        self.look_for_gaps()
+        self.curiosity.expedite(tick, self._context.now)
         self.send_due()
 
     def send_due(self) -> None:

@@ -1,27 +1,34 @@
 """The states of a subend, and its listener (R42, R43).
 
 A subend is :class:`Joining` until its membership is on disk, then :class:`Open` with a feed, and at
-last :class:`Closed`. Its stream has :class:`NoBase` until a feeder or the PHB has sent its first
+last :class:`Left`. Its stream has :class:`NoBase` until a feeder or the PHB has sent its first
 tick; then it has a :class:`~gapless.stream.horizon.DoubtHorizon`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from gapless.core.ids import PubendId
 from gapless.core.ticks import Tick
 from gapless.feeds.feed import Feed
-from gapless.messages.streams import Publication
+from gapless.messages.streams import KnowledgeRange, Publication
 
 if TYPE_CHECKING:
     from gapless.subscribers.subend import Subend
 
-__all__ = ["Closed", "Joining", "NoBase", "Open", "SubendListener"]
+__all__ = ["Joining", "Left", "NoBase", "Open", "SubendListener"]
 
 
 class SubendListener(Protocol):
     """Callbacks of a subend."""
+
+    def matched(self, knowledge: KnowledgeRange, then: Callable[[], None]) -> KnowledgeRange | None:
+        """Return the first part of a range that may be delivered in this step, or None.
+
+        If it is not the whole range, ``then`` is called in a later step.
+        """
 
     def deliver(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
         """Pass publications, in tick order, to the live cursors."""
@@ -34,6 +41,9 @@ class SubendListener(Protocol):
 
     def advanced(self, subend: Subend) -> None:
         """The horizon has moved."""
+
+    def end_reached(self, subend: Subend) -> None:
+        """The horizon is at the last tick of a sealed pubend."""
 
     def stalled(self, subend: Subend) -> None:
         """The stream is stalled because its log is corrupt there, or continues."""
@@ -57,7 +67,7 @@ class Open(NamedTuple):
     feed: Feed
 
 
-class Closed:
+class Left:
     """This SHB has left the pubend."""
 
     __slots__ = ()

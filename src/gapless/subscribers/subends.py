@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from gapless.core.context import Context
-from gapless.core.ids import BrokerId, PubendId
+from gapless.core.ids import BrokerId, MembershipId, PubendId
+from gapless.core.ticks import Tick
 from gapless.feeds.paths import FeedPaths
 from gapless.messages.clients import Order
 from gapless.messages.records import JoinedPubendRecord
-from gapless.messages.streams import ForgetMemberSet, Publication
+from gapless.messages.streams import ForgetMemberSet, KnowledgeRange, Publication
 from gapless.stream.istream import MemoryAccount
 from gapless.subscribers.best_effort_end import BestEffortSubend
 from gapless.subscribers.cursor import Cursor
@@ -63,22 +64,33 @@ class Subends:
         found = self.guaranteed.get(pubend)
         if found is None:
             membership, is_new = self.memberships.join(pubend, restored=restored)
-            found = self.guaranteed[pubend] = Subend(
-                self._context,
-                pubend,
-                membership.id,
-                self._filters.new_number(),
-                self,
-                self._requests,
-                self.account,
-                self._paths,
-            )
+            found = self.guaranteed[pubend] = self._new_subend(pubend, membership.id)
+            sealed_at = self._status.sealed_at(pubend)
+            if sealed_at is not None:
+                found.seal(sealed_at)
             if is_new:
                 self.memberships.store(pubend, found.open)
             else:
                 found.open()
-        self.memberships.needed(pubend)
+        elif found.has_left:
+            membership, _ = self.memberships.join(pubend, restored=False)
+            found.rejoin(membership.id)
+            self.memberships.store(pubend, found.open)
+        if not found.is_over:
+            self.memberships.needed(pubend)
         return found
+
+    def _new_subend(self, pubend: PubendId, membership: MembershipId) -> Subend:
+        return Subend(
+            self._context,
+            pubend,
+            membership,
+            self._filters.new_number(),
+            self,
+            self._requests,
+            self.account,
+            self._paths,
+        )
 
     def join_best_effort(self, pubend: PubendId) -> None:
         """Attach to a best-effort pubend."""
@@ -88,6 +100,10 @@ class Subends:
     def review(self, needs_best_effort: Callable[[PubendId], bool]) -> None:
         """Leave pubends that no subscription has needed for a while (R43)."""
         self._review_memberships()
+        for pubend, subend in [*self.guaranteed.items()]:
+            if pubend not in self.memberships and not subend.cursors:
+                subend.close()
+                del self.guaranteed[pubend]
         for pubend, end in [*self.best_effort.items()]:
             if not needs_best_effort(pubend):
                 end.close()
@@ -107,10 +123,63 @@ class Subends:
     def _leave(self, pubend: PubendId) -> None:
         subend = self.guaranteed.pop(pubend, None)
         if subend is not None:
-            if subend.feeder is not None:
-                self._context.send(subend.feeder, ForgetMemberSet(-subend.number))
-            subend.close()
+            self._close_feed(subend)
         self.memberships.leave(pubend)
+
+    # --- closed pubends (RS-32, RS-34) -----------------------------------------------------------
+
+    def pubend_sealed(self, pubend: PubendId, last: Tick) -> None:
+        """A pubend is sealed at its last tick."""
+        subend = self.guaranteed.get(pubend)
+        if subend is not None and subend.sealed_at is None:
+            subend.seal(last)
+            self.end_reached(subend)
+
+    def end_reached(self, subend: Subend) -> None:
+        """A stream has come up to its last tick, or will come up to it."""
+        for cursor in subend.cursors.values():
+            cursor.subscription.closed_notices.note(subend.pubend)
+
+    def review_end(self, subend: Subend) -> None:
+        """Leave a sealed pubend if nothing of it is needed; join it again if it is needed again."""
+        last, pubend = subend.sealed_at, subend.pubend
+        if last is None or subend.is_over:
+            return
+        if subend.has_left:
+            if subend.groups.holding and pubend not in self.memberships:
+                self._context.mark("sealed pubend joined again")
+                self.join(pubend)
+            return
+        if not subend.is_at_end or subend.groups.holding or subend.groups.guaranteed:
+            return
+        if self.memberships.may_finish(pubend) and self.reporter.ack_floor(subend) >= last:
+            self._context.mark("sealed pubend left")
+            self._close_feed(subend)
+            self.memberships.finish(pubend)
+
+    def pubend_ended(self, pubend: PubendId, last: Tick, last_event: Tick) -> None:
+        """A pubend is a tombstone: its memberships, log holds and feeds end (RS-34)."""
+        self.memberships.pubend_ended(pubend)
+        best_effort = self.best_effort.pop(pubend, None)
+        if best_effort is not None:
+            best_effort.close()
+        subend = self.guaranteed.get(pubend)
+        if subend is None or subend.is_over:
+            return
+        subend.end(last, last_event)
+        if not subend.cursors:
+            del self.guaranteed[pubend]
+
+    def restore_ended(self, pubend: PubendId, last: Tick, last_event: Tick) -> None:
+        """Make the subend of a tombstone for a subscription that was not sent its end."""
+        if pubend not in self.guaranteed:
+            subend = self.guaranteed[pubend] = self._new_subend(pubend, MembershipId(0, 0))
+            subend.end(last, last_event)
+
+    def _close_feed(self, subend: Subend) -> None:
+        if subend.feeder is not None:
+            self._context.send(subend.feeder, ForgetMemberSet(-subend.number))
+        subend.close()
 
     # --- pubends whose PHB was retired (R26) ---------------------------------------------------
 
@@ -159,10 +228,18 @@ class Subends:
 
     # --- events of the streams -------------------------------------------------------------------
 
+    def matched(self, knowledge: KnowledgeRange, then: Callable[[], None]) -> KnowledgeRange | None:
+        """Match the publications of a range, as far as this step may."""
+        return self._filters.matcher.part(knowledge, then)
+
+    def count_matched(self, publications: tuple[Publication, ...], then: Callable[[], None]) -> int:
+        """Match the first of some publications, as far as this step may."""
+        return self._filters.matcher.count(publications, then)
+
     def deliver(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
         """Pass publications, in tick order, to the live cursors."""
         segments = self._filters.segments
-        for number, matching in self._filters.matching(publications):
+        for number, matching in self._filters.matcher.take(publications):
             segment = segments[number]
             cursor = segment.subscription.cursors.get(pubend)
             if cursor is not None and cursor.is_live:
@@ -170,7 +247,7 @@ class Subends:
 
     def deliver_best_effort(self, pubend: PubendId, publications: tuple[Publication, ...]) -> None:
         """Pass best-effort publications to the matching connected subscriptions (R33)."""
-        for number, matching in self._filters.matching(publications):
+        for number, matching in self._filters.matcher.take(publications):
             subscription = self._filters.segments[number].subscription
             if subscription.client is not None and subscription.newest.number == number:
                 subscription.delivery.take_best_effort(pubend, matching)
@@ -188,7 +265,7 @@ class Subends:
 
     def advanced(self, subend: Subend) -> None:
         """The horizon of a stream has moved: the cursors that wait for it continue."""
-        for cursor in subend.cursors_behind():
+        for cursor in subend.groups.behind.values():
             cursor.subscription.mark_dirty()
 
     def stalled(self, subend: Subend) -> None:

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from gapless.content.filter import Filter
 from gapless.core.context import Timer
 from gapless.core.ids import PubendId, VirtualTime
@@ -20,6 +22,7 @@ from gapless.core.parameters import microseconds
 from gapless.core.ticks import TICKS_PER_MS, Tick
 from gapless.messages.clients import HostingReference, HostTime, Order, PastFilter, StartPoint
 from gapless.messages.records import PutRecord, SubscriptionRecord
+from gapless.subscribers.closed_notices import ClosedNotices
 from gapless.subscribers.cursor_set import CursorSet
 from gapless.subscribers.cursor_state import Started
 from gapless.subscribers.delivery import ClientDelivery
@@ -94,6 +97,7 @@ class HostedSubscription:
         self.delivery = ClientDelivery(self)
         self.stalls = StallNotifier(self)
         self.progress = ProgressNotifier(self)
+        self.closed_notices = ClosedNotices(self)
 
     @property
     def hosting_reference(self) -> HostingReference | None:
@@ -126,6 +130,8 @@ class HostedSubscription:
         self.delivery.send_available()
         if self.stalls.noted:
             self.stalls.review()
+        if self.closed_notices.noted:
+            self.closed_notices.review()
         self.changes.finish()
 
     def notify(self, notice: Any) -> None:
@@ -175,6 +181,7 @@ class HostedSubscription:
         self.client = None
         self.delivery.forget_client()
         self.stalls.forget_client()
+        self.closed_notices.forget_client()
         self.progress.forget_client()
 
     def start_interest_grace(self) -> None:
@@ -259,6 +266,12 @@ class HostedSubscription:
         """Start with the latest on pubends without a cursor: the filter was changed."""
         self.start = StartPoint()
 
+    def forget_position(self, pubend: PubendId) -> None:
+        """Forget the requested position on a closed pubend, of which the client knows the end."""
+        if any(each == pubend for each, _ in self.start.position):
+            rest = tuple(each for each in self.start.position if each[0] != pubend)
+            self.start = replace(self.start, position=rest)
+
     # --- moves ---------------------------------------------------------------------------------
 
     def import_state(
@@ -320,6 +333,8 @@ class HostedSubscription:
                 cursor = self.cursors.get(pubend)
                 if cursor is not None:
                     cursor.saved(state)
+            if self.closed_notices.noted:
+                self.mark_dirty()  # the client may have acknowledged the end of a pubend
             then()
 
         self._context.write((PutRecord(record_of(self)),), saved)
@@ -342,6 +357,7 @@ class HostedSubscription:
         lag = self._context.parameters.aet_ms * TICKS_PER_MS
         for cursor in self.cursors.values():
             self._is_changed |= cursor.start.acked - cursor.start.acked_stored > lag
+            self._is_changed |= cursor.ending.is_ack_unsaved
         if self._is_changed:
             self._is_changed = False
             self.save(self.review_segments)

@@ -50,9 +50,9 @@ class UncoveredRead:
 
         def read(reply: ReadReply) -> None:
             self._pending = None
-            if turn == subend.groups.turn:
-                subend.take_read(reply, knowledge.high)
-            subend.advance()
+            # what does not fit into this step is read again in a later one
+            if turn != subend.groups.turn or subend.take_read(reply, knowledge.high):
+                subend.advance()
 
         self._pending = self._requests.read(
             subend.pubend,

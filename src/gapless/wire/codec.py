@@ -12,6 +12,7 @@ from gapless.core.limits import FRAME_BYTES_MAX
 from gapless.core.numbers import ClientCount, Count
 from gapless.messages import (
     clients,
+    closing,
     mobility,
     operating,
     overlay,
@@ -133,6 +134,7 @@ Request: TypeAlias = (
     | clients.LeaveSubscription
     | clients.FindDurable
     | reading.ReadLog
+    | closing.ClosePubend
     | operating.RetireBroker
     | reshape.OpRequest
     | reshape.TakeOverCell
@@ -170,6 +172,7 @@ Notice: TypeAlias = (
     | clients.Delivery
     | clients.Progress
     | clients.Gap
+    | clients.Closed
     | clients.SubscriptionEnded
     | clients.FilterSet
     | clients.FilterChanged
@@ -181,6 +184,7 @@ Notice: TypeAlias = (
     | reshape.TakeoverReply
     | plans.PlanReply
     | plans.PlanAborted
+    | closing.ClosePubendReply
     | operating.PartitionTable
     | clients.Refused
     | operating.BrokerReply

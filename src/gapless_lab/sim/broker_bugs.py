@@ -33,9 +33,11 @@ from gapless.subscribers.groups import CursorGroups
 from gapless.subscribers.merge import Merge
 from gapless.subscribers.reporter import AckReporter
 from gapless.subscribers.start_verification import StartVerification
+from gapless_lab.sim.closing_bugs import CLOSING_BUGS
 from gapless_lab.sim.failover_bugs import FAILOVER_BUGS
 from gapless_lab.sim.naming_bugs import NAMING_BUGS
 from gapless_lab.sim.planted_bugs import PlantedBug, constant, replaced
+from gapless_lab.sim.reshape_bugs import RESHAPE_BUGS
 from gapless_lab.sim.routing_bugs import ROUTING_BUGS
 from gapless_lab.sim.shipped_bugs import SHIPPED_BUGS
 
@@ -277,7 +279,7 @@ BUGS: Final = (
     PlantedBug(
         "reports the doubt horizon as ack floor",
         "an SHB reports ticks that its durable subscribers have not acknowledged (R52)",
-        ((AckReporter, "_ack_floor", replaced(_reports_the_horizon)),),
+        ((AckReporter, "ack_floor", replaced(_reports_the_horizon)),),
     ),
     PlantedBug(
         "withdraws an ended filter at once",
@@ -310,6 +312,8 @@ BUGS: Final = (
     *SHIPPED_BUGS,
     *ROUTING_BUGS,
     *FAILOVER_BUGS,
+    *CLOSING_BUGS,
     *NAMING_BUGS,
+    *RESHAPE_BUGS,
 )
 """Each must be detected within :data:`gapless_lab.sim.bug_hunt.SEEDS_MAX` seeds."""

@@ -46,6 +46,10 @@ class SubscriptionChecker:
         """The greatest position that the client sent an Ack for."""
         self.stalls: dict[PubendId, str] = {}
         """The stalled streams and the reasons, as reported on this connection."""
+        self.closed: dict[PubendId, None] = {}
+        """The pubends of which the client knows that they are closed."""
+        self._once_closed: set[PubendId] = set()
+        """The pubends of which it was told so, also if it has forgotten that."""
         self.deliveries = 0
         self.gaps = 0
         self.ended = False
@@ -129,6 +133,8 @@ class SubscriptionChecker:
         self.acked.clear()
         self._switches.clear()
         self._merged = None
+        self.closed.clear()
+        self._once_closed.clear()
         self.subscribed(start, position)
 
     def forgot(self) -> None:
@@ -136,6 +142,7 @@ class SubscriptionChecker:
         acknowledged tick.
         """
         self._merged = None
+        self.closed.clear()
         for pubend, view in self.views.items():
             if view.has_started:
                 view.known, view.first = False, None
@@ -254,6 +261,24 @@ class SubscriptionChecker:
             else:
                 view.progress(tick, self._report)
 
+    def pubend_closed(self, pubend: PubendId, last: int) -> None:
+        """Check the notice that a pubend is closed: told once, after everything (RS-32)."""
+        stream = self._oracle.streams.get(pubend)
+        if stream is None or stream.sealed != last:
+            self._report("dishonest end", f"{pubend} is not sealed at {last}")
+            return
+        if pubend in self.closed:
+            self._report("spurious", f"{pubend} is reported as closed twice")
+        self.closed[pubend] = None
+        self._once_closed.add(pubend)
+        view = self.views.get(pubend)
+        if not stream.guaranteed:
+            return
+        if view is None or not view.has_started:
+            self._report("spurious", f"{pubend} is reported as closed, but has not started")
+        else:
+            view.progress(last, self._report)
+
     def stalled(self, pubend: PubendId, reason: str) -> None:
         """Check the notice that a stream is stalled, or continues (P8)."""
         if not reason:
@@ -327,7 +352,7 @@ class SubscriptionChecker:
             tick = switches.get(pubend)
             if tick is not None:
                 view.switched(tick, self._report, exact=exact)
-            elif view.has_started and view.stream.guaranteed:
+            elif view.has_started and view.stream.guaranteed and not view.stream.closed:
                 self._report("segments", f"{pubend} is not in the answer {position}")
             else:
                 view.switched(view.cursor, self._report, exact=False)
@@ -354,7 +379,9 @@ class SubscriptionChecker:
                 missing = view.missing()
                 if missing:
                     found.append(f"{self.name}: {stream.pubend} {missing[:5]} of {len(missing)}")
-            elif self._oracle.filter(self.filter).intersects(
+                if stream.sealed is not None and stream.pubend not in self._once_closed:
+                    found.append(f"{self.name}: was not told that {stream.pubend} is closed")
+            elif not stream.closed and self._oracle.filter(self.filter).intersects(
                 self._oracle.filter(stream.advertisement)
             ):
                 found.append(f"{self.name}: has not started on {stream.pubend}")

@@ -44,6 +44,7 @@ from gapless.core.events import (
 )
 from gapless.messages import (
     clients,
+    closing,
     mobility,
     operating,
     overlay,
@@ -219,6 +220,11 @@ CODED: Final[tuple[type, ...]] = (
     unicast.Walked,
     operating.WalkTree,
     operating.TreeWalked,
+    # closing
+    clients.Closed,
+    closing.ClosePubend,
+    closing.ClosePubendReply,
+    records.TombstoneRecord,
 )
 """The number of a class is its index here; lines are renamed and added at the end, never moved."""
 
@@ -239,6 +245,7 @@ KEY_WORDS: Final = (
     "pubend location",
     "retirement",
     "subscription",
+    "tombstone",
 )
 """The first part of every record key; its number represents it."""
 

@@ -18,7 +18,7 @@ import bisect
 from collections import deque
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gapless.core.effects import Fetch, Write
 from gapless.core.events import Fetched, Written
@@ -38,7 +38,10 @@ from gapless.packed.pick import pack, packed, unpack_row
 if TYPE_CHECKING:
     from gapless_lab.sim.world import SimulatedHost, SimulatedProcess, World
 
-__all__ = ["SimulatedDisk", "row_bytes"]
+__all__ = ["DiskListener", "SimulatedDisk", "row_bytes"]
+
+DiskListener: TypeAlias = Callable[["SimulatedHost", StorageChange], None]
+"""Is called with a host and a change that became durable on its disk."""
 
 
 class SimulatedDisk:
@@ -55,8 +58,7 @@ class SimulatedDisk:
         self.once_corrupt: set[PubendId] = set()
         """Pubends that ever had an unreadable row, even if that row has since been trimmed."""
         self.full = False
-        self.listeners: list[Callable[[SimulatedHost, StorageChange], None]] = []
-        """Called with every change that became durable."""
+        self._listeners = world.disk_listeners
         self._queued: deque[Write] = deque()
         self._syncing: list[Write] = []
 
@@ -139,7 +141,7 @@ class SimulatedDisk:
                 self._trim(change)
             else:
                 raise AssertionError(f"{change!r} is not a storage change")
-            for listener in self.listeners:
+            for listener in self._listeners:
                 listener(self._host, change)
 
     def _append(self, row: LogRow) -> None:

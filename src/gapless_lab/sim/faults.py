@@ -98,6 +98,13 @@ class FaultInjector:
             self._world.crash(host)
             self._later(lambda: self._world.start(host))
 
+    def hold_up(self, host: SimulatedHost) -> None:
+        """Pause a host for a while, if that kind of fault may strike now."""
+        if self._options.rates.get("pause") and not self._is_quiet() and host.process is not None:
+            self._world.count_fault("pause")
+            self._world.pause(host)
+            self._later(lambda: self._world.resume(host))
+
     def _later(self, action: Callable[[], None]) -> None:
         """Schedule the end of a fault."""
         self._world.after(self._options.down_us(self._random), action)
@@ -162,7 +169,7 @@ class FaultInjector:
     # --- links -------------------------------------------------------------------------------
 
     def _pair(self) -> HostPair | None:
-        pairs = self._world.network.pairs
+        pairs = self._world.network.dialled_pairs()
         return self._random.choice(pairs) if pairs else None
 
     def _cut_pair(self, *, both: bool, permanent: bool) -> bool:
@@ -251,6 +258,20 @@ class FaultInjector:
         return True
 
     # --- healing -----------------------------------------------------------------------------
+
+    def mend(self) -> None:
+        """End the safety phase with all hosts and links working."""
+        self.over = True
+        self._outages.let_go()
+        for pair in self._world.network.pairs:
+            for link in pair.links:
+                link.loss, link.skips = 0.0, False
+                if link.cut:
+                    self._world.network.heal(link)
+        for host in self._world.hosts.values():
+            host.crash_armed = host.disk.full = False
+            self._world.resume(host)
+            self._world.start(host)
 
     def heal(self) -> None:
         """End the safety phase: the core heals for good; hosts outside it heal, fail or stay as

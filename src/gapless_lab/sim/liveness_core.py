@@ -19,11 +19,11 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from gapless.core.ids import BrokerId, CellId
-from gapless.overlay.neighbourhood import Topology
 
 if TYPE_CHECKING:
     from gapless_lab.sim.network import HostPair
     from gapless_lab.sim.world import World
+    from gapless_lab.sim.world_tree import WorldTree
 
 __all__ = ["LivenessCore"]
 
@@ -33,12 +33,8 @@ class LivenessCore:
 
     def __init__(self, world: World, random: Random, *, whole: bool) -> None:
         self._options = world.options
-        self._topology = world.topology
-        self._neighbourhoods = {
-            cell.name: world.topology.neighbourhood(cell.name, len(world.topology.cells))
-            for cell in world.topology.cells
-        }
-        self.cells = _connected_part(world.topology, random, whole=whole)
+        self._tree = world.tree
+        self.cells = _connected_part(world.tree, random, whole=whole)
         self._empty: set[CellId] = set()
         """Cells without a live broker."""
         self.brokers = self._survivors(random)
@@ -58,7 +54,7 @@ class LivenessCore:
 
     def _survivors(self, random: Random) -> set[BrokerId]:
         survivors: set[BrokerId] = set()
-        for cell in self._topology.cells:
+        for cell in self._tree.cells:
             if cell.name not in self.cells:
                 continue
             living = list(cell.brokers)
@@ -84,7 +80,7 @@ class LivenessCore:
         between.
         """
         start, end = ends
-        path = (start, *self._neighbourhoods[start].path(end))
+        path = (start, *self._tree.graph.path(start, end))
         return len(path) if dead.issuperset(path) else 0
 
     # --- working links -------------------------------------------------------------------------
@@ -98,8 +94,10 @@ class LivenessCore:
         left, right = (link.source for link in pair.links)
         if not {left.broker, right.broker} <= self.brokers:
             return False
-        between = self._neighbourhoods[left.cell].path(right.cell)[:-1]
-        return self._wide or self._empty.issuperset(between)
+        path = self._tree.graph.path(left.cell, right.cell)
+        if len(path) > self._options.parameters().neighbourhood_radius:
+            return False  # they had a link in an earlier tree
+        return self._wide or self._empty.issuperset(path[:-1])
 
     def _cut_some(self, world: World, random: Random) -> None:
         """Choose links that stay cut, each only if its ends still reach each other over others."""
@@ -130,16 +128,16 @@ def _pairs(cells: set[CellId]) -> Iterable[tuple[CellId, CellId]]:
     return [*combinations(ordered, 2), *((cell, cell) for cell in ordered)]
 
 
-def _connected_part(topology: Topology, random: Random, *, whole: bool) -> list[CellId]:
+def _connected_part(tree: WorldTree, random: Random, *, whole: bool) -> list[CellId]:
     """Return the cells of a connected part of the tree."""
-    cells = {cell.name: cell for cell in topology.cells}
-    core = [random.choice(list(cells))]
+    cells = tree.names
+    core = [random.choice(cells)]
     size = len(cells) if whole else random.randint(1, len(cells))
     while len(core) < size:
         edge = [
             neighbour
             for name in core
-            for neighbour in cells[name].neighbours
+            for neighbour in tree.graph.neighbours(name)
             if neighbour not in core
         ]
         core.append(random.choice(edge))

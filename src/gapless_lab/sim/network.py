@@ -10,6 +10,11 @@ broke may get LinkUp without LinkDown.
 
 **datagram**: packets are lost, duplicated and reordered; links are up from the start.
 
+Which hosts have a link follows from what both ends want (:class:`WantedLinks`): a host dials its
+neighbours with greater names, and other brokers for control sessions. An end that does not want a
+link closes it; what it sent before still arrives. A cut stays with the two hosts, whether or not
+they have a link meanwhile.
+
 Fault budget. Within one connection nothing is repeated or reordered, and nothing is skipped unless
 the options have that as a fault of its own; a packet of one connection never arrives in the next.
 Contents are never changed.
@@ -23,22 +28,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gapless.core.events import LinkDown, LinkDrained, LinkFull, LinkUp, Received
 from gapless.core.ids import BrokerId
-from gapless_lab.sim.options import SimulatedNetworkKind
+from gapless_lab.sim.wanted_links import WantedLinks
 
 if TYPE_CHECKING:
-    from gapless_lab.sim.world import SimulatedHost, World
+    from gapless_lab.sim.world import SimulatedHost, SimulatedProcess, World
 
-__all__ = [
-    "DatagramNetwork",
-    "HostPair",
-    "SessionNetwork",
-    "SimulatedLink",
-    "SimulatedNetwork",
-    "make_network",
-]
+__all__ = ["HostPair", "SessionNetwork", "SimulatedLink", "SimulatedNetwork"]
 
 UP: Final = object()
 """The first item on a connection; it becomes LinkUp at the receiver."""
+
+CLOSED: Final = object()
+"""The last item of an end that has closed a connection; the receiver then gets LinkDown."""
+
+REDIAL_US: Final = 50_000
+"""How long a host waits before it dials a broker again that has closed the connection."""
 
 
 class HostPair:
@@ -53,6 +57,12 @@ class HostPair:
         self.open = False
         self.stalls = False
         """Whether the present cut only stalls the connection."""
+
+    @property
+    def is_dialled(self) -> bool:
+        """Whether one end dials the other."""
+        left, right = (link.source for link in self.links)
+        return left.wanted_links.dials(right.broker) or right.wanted_links.dials(left.broker)
 
 
 class SimulatedLink:
@@ -109,14 +119,46 @@ class SimulatedNetwork:
             name: {} for name in world.hosts
         }
         self.pairs: list[HostPair] = []
+        """All pairs of hosts that ever had a link, or were to have one."""
         self.sent = 0
         self.lost = 0
         self._delay_min = world.options.delay_us_min
         self._delay_span = max(0, world.options.delay_us_max - world.options.delay_us_min)
         for source in world.hosts.values():
-            for name in source.neighbourhood.all_brokers():
+            for name in source.configured.all_brokers():
                 if name > source.broker:
                     self._add_pair(source, world.hosts[name])
+
+    def add_host(self, host: SimulatedHost) -> None:
+        """Add a host without links."""
+        self.links[host.broker] = {}
+
+    def dialled_pairs(self) -> list[HostPair]:
+        """Return the pairs of hosts that are to have a link."""
+        return [pair for pair in self.pairs if pair.is_dialled]
+
+    def set_links(self, host: SimulatedHost, wanted: WantedLinks) -> None:
+        """Keep exactly these links of a host."""
+        host.wanted_links = wanted
+        for link in list(self.links[host.broker].values()):
+            if not wanted.keeps(link.target.broker):
+                self._close(link)
+        for name in wanted.dialled():
+            other = self._world.hosts.get(name)
+            if other is not None and name not in self.links[host.broker]:
+                self._add_pair(host, other)
+        for name in wanted.dialled():
+            dialled = self.links[host.broker].get(name)
+            if dialled is not None:
+                self._dial(dialled.pair)
+
+    def _close(self, link: SimulatedLink) -> None:
+        """Close a connection at its source, if it is open there."""
+        raise NotImplementedError
+
+    def _dial(self, pair: HostPair) -> None:
+        """Connect two hosts, unless they are connected."""
+        raise NotImplementedError
 
     def _add_pair(self, left: SimulatedHost, right: SimulatedHost) -> None:
         pair = HostPair()
@@ -171,9 +213,12 @@ class SessionNetwork(SimulatedNetwork):
 
     def send(self, source: SimulatedHost, target: BrokerId, packet: Any) -> None:
         """Queue a packet on the connection, unless it is lost."""
-        link = self.links[source.broker][target]
-        pair = link.pair
         self.sent += 1
+        link = self.links[source.broker].get(target)
+        if link is None:
+            self.lost += 1
+            return
+        pair = link.pair
         if link.known_connection != pair.number or not pair.open or (link.cut and not pair.stalls):
             self.lost += 1
             return
@@ -207,7 +252,9 @@ class SessionNetwork(SimulatedNetwork):
             self._world.push(self._world.now, self._notify_queue, link, number)
         process = link.target.process
         assert process is not None, "a crash breaks the connections of its host"
-        if item is UP:
+        if item is CLOSED:
+            self._closed(link)
+        elif item is UP:
             if link.back.known_connection and self._draw() < 0.5:
                 self._world.happen(process, LinkDown(link.source.broker))
             link.back.known_connection = number
@@ -220,7 +267,7 @@ class SessionNetwork(SimulatedNetwork):
         for links in self.links.values():
             for link in links.values():
                 for item in link.queue:
-                    if item is not UP:
+                    if item is not UP and item is not CLOSED:
                         yield link, item
 
     # --- connecting and breaking -------------------------------------------------------------
@@ -300,13 +347,50 @@ class SessionNetwork(SimulatedNetwork):
             link.known_connection = 0
             self._world.happen(process, LinkDown(link.target.broker))
 
+    def _close(self, link: SimulatedLink) -> None:
+        """Close a connection: what its source sent before arrives, what comes back is lost."""
+        number, process = link.known_connection, link.source.process
+        if not number:
+            return
+        link.known_connection = 0
+        if link.pair.open and number == link.pair.number:
+            self.lost += len(link.back.queue)
+            link.back.queue.clear()
+            link.back.bytes = link.back.stalled = 0
+            self._enqueue(link, CLOSED)
+        assert process is not None, "only a running broker closes a link"
+        name = link.target.broker
+        self._world.push(self._world.now, self._notify_closed, process, name)
+
+    def _notify_closed(self, process: SimulatedProcess, name: BrokerId) -> None:
+        """Notify the end that has closed a connection, unless it has the next one already."""
+        link = self.links[process.host.broker][name]
+        if process.alive and not link.known_connection:
+            self._world.happen(process, LinkDown(name))
+
+    def _closed(self, link: SimulatedLink) -> None:
+        """The other end has closed a connection."""
+        back, process = link.back, link.target.process
+        is_known = back.known_connection == link.pair.number
+        back.known_connection = 0
+        self._break(link.pair)
+        if is_known and process is not None:
+            self._world.happen(process, LinkDown(link.source.broker))
+        at = self._world.now + REDIAL_US + self.delay()
+        self._world.push(at, self._connect, link.pair, link.pair.number)
+
+    def _dial(self, pair: HostPair) -> None:
+        """Connect two hosts soon, unless they are connected."""
+        if not pair.open:
+            self._connect_later(pair)
+
     def _connect_later(self, pair: HostPair) -> None:
         at = self._world.now + self.delay() + int(self._draw() * 20_000)
         self._world.push(at, self._connect, pair, pair.number)
 
     def _connect(self, pair: HostPair, number: int) -> None:
         there, back = pair.links
-        if pair.open or pair.number != number or there.cut or back.cut:
+        if pair.open or pair.number != number or there.cut or back.cut or not pair.is_dialled:
             return
         if there.source.process is None or back.source.process is None:
             return
@@ -318,51 +402,6 @@ class SessionNetwork(SimulatedNetwork):
             self._enqueue(link, UP)
 
 
-class DatagramNetwork(SimulatedNetwork):
-    """Independent packets: lost, duplicated, reordered."""
-
-    def send(self, source: SimulatedHost, target: BrokerId, packet: Any) -> None:
-        """Deliver a packet once, twice or not at all."""
-        link = self.links[source.broker][target]
-        self.sent += 1
-        if link.cut or (link.loss and self._draw() < link.loss):
-            self.lost += 1
-            return
-        world = self._world
-        world.push(world.now + self.delay(), self._arrive, link, packet)
-        if link.loss and self._draw() < world.options.duplicate:
-            world.push(world.now + self.delay(), self._arrive, link, packet)
-
-    def _arrive(self, link: SimulatedLink, packet: Any) -> None:
-        process = link.target.process
-        if link.cut or process is None:
-            self.lost += 1
-            return
-        self._world.happen(process, Received(link.source.broker, packet))
-
-    def in_flight(self) -> Iterator[tuple[SimulatedLink, Any]]:
-        """Return the packets in flight, in the order of the queue."""
-        for _, _, action, link, packet in self._world.planned():
-            if action == self._arrive:
-                yield link, packet
-
-    def started(self, host: SimulatedHost) -> None:
-        """Notify a new process that all links are up."""
-        for link in self.links[host.broker].values():
-            if host.process is not None:
-                self._world.happen(host.process, LinkUp(link.target.broker))
-
-    def stopped(self, host: SimulatedHost) -> None:
-        """Do nothing: datagram links do not report that a peer ended."""
-
-
 def _bytes(item: Any) -> int:
     """Return the approximate size of a packet."""
     return 64 * (1 + len(getattr(item, "messages", ())))
-
-
-def make_network(world: World) -> SimulatedNetwork:
-    """Return the network that the options select."""
-    if world.options.network is SimulatedNetworkKind.SESSION:
-        return SessionNetwork(world)
-    return DatagramNetwork(world)

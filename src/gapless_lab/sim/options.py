@@ -18,6 +18,7 @@ from gapless.core.parameters import Parameters
 from gapless.overlay.neighbourhood import Topology
 from gapless_lab.sim.limits import draw_limits, paced
 from gapless_lab.sim.regions import with_regions
+from gapless_lab.sim.reshaping import with_reshaping
 from gapless_lab.sim.shapes import SHAPES, tree
 from gapless_lab.sim.situations import add_situation
 
@@ -70,6 +71,11 @@ CONFLICTING_NAMES_SHARE: Final = 0.15
 FAILOVER_SHARE: Final = 0.1
 """The share of seeds in which clients often fail over."""
 
+
+LEAVING_SHARE: Final = 0.25
+"""The share of seeds whose clients leave durable subscriptions, if they have any."""
+CLOSINGS_SHARE: Final = 0.1
+"""The share of seeds in which clients close pubends."""
 
 RESTARTS_SHARE: Final = 0.15
 """The share of seeds in which programs start again and look for their durable subscriptions."""
@@ -138,6 +144,10 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     inner_cuts: float = 0.0
     """How likely a link in the core stays cut, if a route over other links exists."""
 
+    # the tree
+    reshape_rate: float = 0.0
+    """Operations on the tree, a second."""
+
     # the phases
     safety_ms: int = 2_000
     liveness_ms: int = 30_000
@@ -172,6 +182,8 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Writers that stage and commit."""
     stage_rate: float = 0.0
     """Batches that these writers start, a second."""
+    close_rate: float = 0.0
+    """Pubends that clients close, a second."""
     forgotten_positions: float = 0.1
     """How often a durable client reconnects without its own position."""
     reads: float = 1.0
@@ -182,6 +194,8 @@ class SimulationOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How often a client with a durable subscription reconnects to another broker."""
     ends_by_name: float = 0.0
     """Durable subscriptions that a program ends by their names alone, a second."""
+    leave_rate: float = 0.0
+    """Durable subscriptions that clients leave and return to over the same connection, a second."""
     restarts: float = 0.0
     """How often a client with a durable subscription is a new process that has only its list of
     brokers."""
@@ -262,7 +276,8 @@ def draw(seed: int) -> SimulationOptions:
     ordinary = with_redundancy(draw_ordinary(seed))
     rare = _also_staging(add_situation(ordinary).with_(together=together))
     drawn = with_regions(_with_conflicting_names(_often_failing_over(rare)))
-    return _with_restarting_programs(drawn)
+    drawn = _with_leaving_clients(_with_restarting_programs(drawn))
+    return with_reshaping(_with_closings(drawn))
 
 
 def with_redundancy(options: SimulationOptions) -> SimulationOptions:
@@ -354,6 +369,31 @@ def _with_restarting_programs(options: SimulationOptions) -> SimulationOptions:
         churn_rate=min(options.churn_rate, 0.5 * often),
         subscribers=max(6, options.subscribers),
         rates={**options.rates, "crash": 2.0 * often, "client loss": 15.0 * often},
+    )
+
+
+def _with_leaving_clients(options: SimulationOptions) -> SimulationOptions:
+    """Return the options with clients that leave durable subscriptions and return, in some seeds."""
+    random = Random(f"{options.seed}/leaving")  # noqa: S311
+    if random.random() >= LEAVING_SHARE or not options.durable:
+        return options
+    return options.with_(leave_rate=random.choice((1.0, 5.0, 20.0)) * 0.1 / options.pace)
+
+
+def _with_closings(options: SimulationOptions) -> SimulationOptions:
+    """Return the options with clients that close pubends, in some seeds; others do not change.
+
+    Writers that stage and publishers that conflict about names have seeds of their own.
+    """
+    random = Random(f"{options.seed}/closings")  # noqa: S311
+    if random.random() >= CLOSINGS_SHARE or options.staged_writers or options.conflicting_names:
+        return options
+    return options.with_(
+        close_rate=random.choice((0.5, 2.0)) * 0.1 / options.pace,
+        pubends=max(2, options.pubends),
+        publishers=max(3, options.publishers),
+        durable=max(0.5, options.durable),
+        limits={**options.limits, "close_wait_s": 1},
     )
 
 

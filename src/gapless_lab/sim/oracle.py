@@ -24,6 +24,7 @@ from gapless.messages.records import (
     PutRecord,
     StorageChange,
     SubscriptionRecord,
+    TombstoneRecord,
     TrimLog,
 )
 from gapless.messages.streams import Publication
@@ -42,13 +43,17 @@ class PublishedStream:
         "advertisement",
         "broker",
         "clocks",
+        "closed",
         "columns",
         "guaranteed",
+        "is_closing",
         "logged",
+        "may_give_up",
         "promised",
         "pubend",
         "publications",
         "released",
+        "sealed",
         "sequences",
         "ticks",
     )
@@ -59,6 +64,14 @@ class PublishedStream:
         self.advertisement = record.properties.advertisement
         self.guaranteed = record.properties.quality is Quality.GUARANTEED
         self.released = record.released
+        self.sealed = record.sealed
+        """Its last tick, once that is durable (RS-32)."""
+        self.closed = False
+        """Whether it is a tombstone."""
+        self.is_closing = False
+        """Whether a client has requested to close it."""
+        self.may_give_up = False
+        """Whether a client has closed it without waiting for all members, so that gaps are lawful."""
         self.promised = -1
         """The tick up to which a reader got a complete reply."""
         self.ticks: list[int] = []
@@ -103,8 +116,7 @@ class Oracle:
         """By name: the greatest epoch that was ever on disk, and its broker."""
         self.writers: dict[str, WriterChecker] = {}
         """The checkers of writers that stage, by writer."""
-        for host in world.hosts.values():
-            host.disk.listeners.append(self.durable)
+        world.disk_listeners.append(self.durable)
 
     def filter(self, text: str) -> Filter:
         """Return the filter of a text."""
@@ -160,6 +172,8 @@ class Oracle:
             self._appended(host, change.row)
         elif type(change) is PutRecord and type(change.record) is PubendRecord:
             self._stored(host, change.record)
+        elif type(change) is PutRecord and type(change.record) is TombstoneRecord:
+            self._closed(host, change.record)
         elif type(change) is TrimLog:
             stream = self.streams[change.pubend]
             stream.released = max(stream.released, change.up_to)
@@ -187,14 +201,30 @@ class Oracle:
             return
         if stream.broker != host.broker:
             self._world.violate("duplicate", f"{record.pubend} has two PHBs")
+        if stream.closed or stream.sealed not in {None, record.sealed}:
+            self._world.violate("R-10", f"{record.pubend} ends at {record.sealed}, {stream.sealed}")
+        stream.sealed = record.sealed
         stream.advertisement = record.properties.advertisement
         stream.released = max(stream.released, record.released)
+
+    def _closed(self, host: SimulatedHost, record: TombstoneRecord) -> None:
+        """A tombstone is on disk: its stream was sealed, and is released."""
+        stream = self.streams.get(record.pubend)
+        if stream is None or stream.broker != host.broker:
+            self._world.violate("R-10", f"{host.broker} ends {record.pubend}, not its own")
+            return
+        if stream.guaranteed and stream.sealed != record.last:
+            self._world.violate("R-10", f"{record.pubend} ends at {record.last}, {stream.sealed}")
+        stream.closed, stream.sealed = True, record.last
+        stream.released = max(stream.released, record.last)
 
     def _appended(self, host: SimulatedHost, row: LogRow) -> None:
         stream = self.streams.get(row.pubend)
         if stream is None or stream.broker != host.broker:
             self._world.violate("spurious", f"{host.broker} logs {row.pubend}, not its own")
             return
+        if stream.sealed is not None:
+            self._world.violate("R-10", f"{row.pubend} logs {row.last} after {stream.sealed}")
         for publication in row.publications:
             self._check_logged(stream, row, publication)
             stream.ticks.append(publication.tick)

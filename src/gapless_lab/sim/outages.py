@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gapless.core.ids import CellId
-from gapless_lab.sim.regions import rows, side
 
 if TYPE_CHECKING:
     from gapless_lab.sim.network import SimulatedLink
     from gapless_lab.sim.world import SimulatedHost, World
+    from gapless_lab.sim.world_tree import WorldTree
 
 __all__ = ["Outages"]
 
@@ -47,7 +47,6 @@ class Outages:
 
     def __init__(self, world: World, may_strike: Callable[[], bool]) -> None:
         self._world = world
-        self._topology = world.topology
         self._may_strike = may_strike
         self._relapses = world.stream("faults", "relapse")
         self._kinds: dict[str, Callable[[Random], Outage | None]] = {
@@ -75,6 +74,10 @@ class Outages:
             for link in pair.links:
                 link.held = 0
 
+    @property
+    def _tree(self) -> WorldTree:
+        return self._world.tree
+
     # --- choosing the cells --------------------------------------------------------------------
 
     def _cell(self, random: Random) -> CellId | None:
@@ -88,22 +91,23 @@ class Outages:
 
     def _cell_isolated(self, random: Random) -> Outage | None:
         cell = self._cell(random)
-        if cell is None or len(self._topology.cells) == 1:
+        if cell is None or len(self._tree.names) == 1:
             return None
         return self._isolation((cell,))
 
     def _side_cut(self, random: Random, *, one_way: bool) -> Outage | None:
-        edges = [(cell.name, each) for cell in self._topology.cells for each in cell.neighbours]
+        graph = self._tree.graph
+        edges = [(cell, each) for cell in self._tree.names for each in graph.neighbours(cell)]
         if not edges:
             return None
         cell, neighbour = random.choice(edges)
-        outward = self._links((cell,), side(self._topology, cell, neighbour))
+        outward = self._links((cell,), graph.side(cell, neighbour))
         back = [link.back for link in outward]
         links = random.choice((outward, back)) if one_way else [*outward, *back]
         return Outage((cell,), links=tuple(links))
 
     def _row(self, random: Random) -> tuple[CellId, ...] | None:
-        found = rows(self._topology, self._world.options.delta + 1)
+        found = self._tree.graph.rows(self._world.options.delta + 1)
         return random.choice(found) if found else None
 
     def _barrier_crash(self, random: Random) -> Outage | None:
@@ -120,7 +124,7 @@ class Outages:
         return Outage(cells, hosts=tuple(hosts))
 
     def _isolation(self, cells: tuple[CellId, ...], *, apart: bool = False) -> Outage:
-        outside = [cell.name for cell in self._topology.cells if cell.name not in cells]
+        outside = [cell for cell in self._tree.names if cell not in cells]
         links = self._links(cells, outside)
         if apart:
             for cell in cells:
@@ -192,9 +196,9 @@ class Outages:
     def _next_to_it(self, outage: Outage, random: Random) -> Outage:
         beside = [
             each
-            for cell in self._topology.cells
-            if cell.name in outage.cells
-            for each in cell.neighbours
+            for cell in self._tree.names
+            if cell in outage.cells
+            for each in self._tree.graph.neighbours(cell)
             if each not in outage.cells
         ]
         return self._crash((random.choice(beside),)) if beside else outage

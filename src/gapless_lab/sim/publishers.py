@@ -14,6 +14,7 @@ from gapless.messages.clients import (
     Publish,
     Published,
     PublisherOpened,
+    RefusalCause,
     Refused,
 )
 from gapless.messages.overlay import Quality
@@ -75,6 +76,8 @@ class SimulatedPublisher(SimulatedClient):
         self.pubend: PubendId | None = None
         self.pending: deque[SimulatedBatch] = deque()
         """Batches without a reply, in order of sequence."""
+        self.over = False
+        """Whether the pubend is closed and nothing is unanswered that could be answered."""
         self.ok = 0
         self.refused: list[int] = []
         """Sequences that were refused for good."""
@@ -93,6 +96,8 @@ class SimulatedPublisher(SimulatedClient):
 
     def publish(self, events: tuple[tuple[dict[str, Value], bytes], ...]) -> None:
         """Publish a batch, now or when a session opens."""
+        if self.over:
+            return
         batch = SimulatedBatch(self.next_request(), self._sequence + 1, events)
         self._sequence += len(events)
         self.pending.append(batch)
@@ -171,6 +176,9 @@ class SimulatedPublisher(SimulatedClient):
         self._open_pubend()
 
     def _open_pubend(self) -> None:
+        if self.pubend is not None and self.oracle.streams[self.pubend].sealed is not None:
+            self._open_publisher()  # its plain name may give another pubend now (RS-34)
+            return
         self._opening = self.next_request()
         plan = self.plan
         self.send_request(OpenPubend(self._opening, plan.name, plan.advertisement, plan.quality))
@@ -262,6 +270,9 @@ class SimulatedPublisher(SimulatedClient):
             )
 
     def _refused(self, notice: Refused) -> None:
+        if notice.request == self._opening and notice.cause is RefusalCause.CLOSED:
+            self._closed()
+            return
         if notice.request == self._opening:
             self.follow(notice)
             return
@@ -285,11 +296,19 @@ class SimulatedPublisher(SimulatedClient):
             name = f"{self.name}/{batch.first}"
             self.world.violate("refused", f"{name} without cause: {notice.reason}")
 
+    def _closed(self) -> None:
+        """The pubend is closed, and its broker knows no outcome of a batch (any more)."""
+        self.over = True
+        self.pending.clear()
+        self.leave()
+
     def _has_cause(self, batch: SimulatedBatch) -> bool:
         """Return whether a batch may be refused for good."""
         stream = None if self.pubend is None else self.oracle.streams.get(self.pubend)
         if stream is None:
             return False
+        if stream.is_closing:
+            return True
         limited = "log_bytes_max" in self.world.options.limits
         # a broker notices only after a while that the corruption is gone
         return batch.outside or limited or self.oracle.was_corrupt(stream)
@@ -315,6 +334,8 @@ class SimulatedPublisher(SimulatedClient):
         """Return the batches without a reply."""
         stream = self.oracle.stream_at(self.host, self.plan.name)
         if stream is not None and self.oracle.is_corrupt(stream):
+            return []
+        if self.over:
             return []
         if self.pubend is None:
             return [f"{self.name}: {self.plan.name} is not open"]

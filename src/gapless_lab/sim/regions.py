@@ -11,13 +11,12 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from gapless.core.ids import CellId
-from gapless.overlay.neighbourhood import Topology
+from gapless_lab.sim.world_tree import CellGraph
 
 if TYPE_CHECKING:
     from gapless_lab.sim.options import SimulationOptions
 
-__all__ = ["BARRIERS", "OUTAGE_KINDS", "longest_row", "rows", "side", "with_regions"]
+__all__ = ["BARRIERS", "OUTAGE_KINDS", "with_regions"]
 
 BARRIERS: Final = ("barrier crash", "barrier isolated")
 """Kinds that break δ + 1 cells in a row, one more than bypass covers."""
@@ -58,7 +57,7 @@ def _with_outages(options: SimulationOptions) -> SimulationOptions:
         return options
     kinds = random.sample(OUTAGE_KINDS[:4], random.randint(1, 3))
     delta = options.delta
-    longest = longest_row(options.topology())
+    longest = CellGraph.of(options.topology()).longest_row()
     if longest > 0 and random.random() < BARRIER_SHARE:
         kinds.append(random.choice(BARRIERS))
         delta = min(delta, longest - 1)
@@ -71,32 +70,3 @@ def _with_outages(options: SimulationOptions) -> SimulationOptions:
         outage_ms=int(random.choice((3_000, 6_000, 12_000)) * options.pace),
         relapse=random.choice((0.0, 0.3, 0.6)),
     )
-
-
-# --- rows and sides of cells
-# -----------------------------------------------------------------------
-
-
-def rows(topology: Topology, length: int) -> list[tuple[CellId, ...]]:
-    """Return all rows of a length that separate a cell at each end."""
-    names = [cell.name for cell in topology.cells]
-    neighbourhoods = [topology.neighbourhood(name, len(names)) for name in names]
-    return [
-        around.path(other)[:-1]
-        for around in neighbourhoods
-        for other in names
-        if other > around.own and around.distance(other) == length + 1
-    ]
-
-
-def longest_row(topology: Topology) -> int:
-    """Return the length of the longest row of cells between two others, 0 if there is none."""
-    names = [cell.name for cell in topology.cells]
-    neighbourhoods = (topology.neighbourhood(name, len(names)) for name in names)
-    return max(0, max(around.distance(other) for around in neighbourhoods for other in names) - 1)
-
-
-def side(topology: Topology, cell: CellId, neighbour: CellId) -> list[CellId]:
-    """Return the cells that a cell reaches over one of its neighbours, including the neighbour."""
-    around = topology.neighbourhood(cell, len(topology.cells))
-    return [other.name for other in around.cells if around.direction(other.name) == neighbour]

@@ -15,6 +15,7 @@ from gapless_lab.sim.invariants import monitor_run
 from gapless_lab.sim.machine import BROKER, load_factory
 from gapless_lab.sim.options import SimulationOptions, draw
 from gapless_lab.sim.oracle import Oracle, PublishedStream
+from gapless_lab.sim.reshaping import Reshaping
 from gapless_lab.sim.subscribers import SimulatedSubscriber
 from gapless_lab.sim.trace import Trace
 from gapless_lab.sim.workload import Workload
@@ -95,6 +96,7 @@ class SimulationRun:
         self.oracle = Oracle(self.world)
         self.workload = Workload(self.world, self.oracle)
         self.faults = FaultInjector(self.world, self.workload)
+        self.reshaping = Reshaping(self.world, self.oracle, self.faults)
         self.world.observers += [make(self) for make in observers]
 
     def play(self) -> RunResult:
@@ -113,6 +115,7 @@ class SimulationRun:
         world.note("world", self.options.line())
         random = world.stream("beginning")
         self.faults.start()
+        self.reshaping.start()
         for host in world.hosts.values():
             world.after(random.randrange(50_000), partial(world.start, host))
         self.workload.start()
@@ -122,6 +125,9 @@ class SimulationRun:
     def _live(self) -> None:
         """Heal the core; everything required must come, also what is then published once more."""
         self.workload.stop()
+        self.reshaping.stop()
+        if self.reshaping.is_on and not self._end_operations():
+            return
         self.faults.heal()
         deadline = self.world.now + self.options.liveness_ms * 1_000
         if self._settle(deadline):
@@ -129,6 +135,18 @@ class SimulationRun:
             self._settle(deadline + self.options.liveness_ms * 500)
         # anything that comes after all is done is spurious
         self.world.run_until(self.world.now + 2 * SLICE_US)
+
+    def _end_operations(self) -> bool:
+        """Run with all hosts and links until every operation on the tree has ended."""
+        self.faults.mend()
+        deadline = self.world.now + self.options.liveness_ms * 1_000
+        while unfinished := self.reshaping.outstanding():
+            if self.world.now >= deadline:
+                self.world.violate("R-5", "; ".join(unfinished[:5]))
+            if self.world.stopped:
+                return False
+            self.world.run_until(self.world.now + SLICE_US)
+        return True
 
     def _settle(self, deadline: int) -> bool:
         """Run until nothing is outstanding; report a violation at the deadline."""
@@ -173,6 +191,9 @@ class SimulationRun:
         for writer in self.workload.staged_writers:
             if writer.host in core:
                 found += writer.unfinished()
+        if len(core) == len(self.world.hosts):
+            # a broker that is lost for ever may be a member
+            found += [line for each in self.workload.closers for line in each.unfinished()]
         for reader in self.workload.readers:
             if reader.host in core and reader.stream in sound:
                 found += reader.unfinished()

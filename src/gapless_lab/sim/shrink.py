@@ -72,6 +72,7 @@ _SIMPLER: dict[str, Any] = {
     "publish_rate": 0.0,
     "reads": 0.0,
     "restarts": 0.0,
+    "leave_rate": 0.0,
     "ends_by_name": 0.0,
     "credit_max": DEFAULTS.credit_max,
     "expiry": False,

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from gapless.core.ids import BrokerId, PubendId
 from gapless.messages.clients import (
     Ack,
+    Closed,
     Credit,
     Delivery,
     FilterSet,
     Gap,
     HostingReference,
+    LeaveSubscription,
     Order,
     PastFilter,
     PositionTuple,
@@ -36,12 +40,16 @@ from gapless_lab.sim.clients import SimulatedClient
 from gapless_lab.sim.restarting import HostSearch
 
 if TYPE_CHECKING:
+    from gapless_lab.sim.connections import SimulatedConnection
     from gapless_lab.sim.oracle import Oracle
     from gapless_lab.sim.world import SimulatedHost, World
 
 __all__ = ["SimulatedSubscriber"]
 
 LATEST = StartPoint()
+
+_OF_A_SUBSCRIPTION: Final = (Delivery, Gap, Progress, Stalled, SubscriptionStarted)
+"""The notices that a broker sends for a subscription of a client without a request."""
 
 
 class SimulatedSubscriber(SimulatedClient):
@@ -100,6 +108,8 @@ class SimulatedSubscriber(SimulatedClient):
         """The number of times the present filter change was requested."""
         self._seek: Seek | None = None
         self._ending: Unsubscribe | None = None
+        self._left: SimulatedConnection | None = None
+        """The connection over which the client has left the subscription and not returned yet."""
         is_searched = durable and world.options.restarts > 0
         self._search = HostSearch(world, oracle, name, host) if is_searched else None
         """Of a program that may start again without its hosting reference."""
@@ -109,6 +119,7 @@ class SimulatedSubscriber(SimulatedClient):
         """Whether the subscription is established and no request for it is pending."""
         return (
             self.connection is not None
+            and self._left is not self.connection
             and self._subscribing == 0
             and self._answered
             and self._change is None
@@ -186,6 +197,8 @@ class SimulatedSubscriber(SimulatedClient):
         is_new_program = search is not None and search.restarted
         start = self._resume_start() if self._resuming and not is_new_program else self._start
         self._requested_starts.append(start)
+        closed = tuple(self.checker.closed)
+        named = start if not closed else msgspec.structs.replace(start, closed=closed)
         self._subscribing = self.next_request()
         self._credit, self._unreturned_credit = self._window, 0
         text = self.checker.old_filter
@@ -205,7 +218,7 @@ class SimulatedSubscriber(SimulatedClient):
                 self.checker.name,
                 text,
                 self.durable,
-                start,
+                named,
                 self.checker.order,
                 self._credit,
                 self.world.options.expiry_s,
@@ -250,6 +263,8 @@ class SimulatedSubscriber(SimulatedClient):
 
     def take(self, notice: Any) -> None:
         """Check a notice and react to it."""
+        if self._left is self.connection and isinstance(notice, _OF_A_SUBSCRIPTION):
+            return  # sent before the broker knew that the client had left
         if isinstance(notice, Delivery):
             self._deliver(notice)
         elif isinstance(notice, SubscriptionStarted):
@@ -259,6 +274,10 @@ class SimulatedSubscriber(SimulatedClient):
         elif isinstance(notice, Progress):
             self.checker.progressed(notice.position)
             self._ack_silence(notice.position)
+        elif isinstance(notice, Closed):
+            self.checker.pubend_closed(notice.pubend, notice.last)
+            if self.durable and notice.last:
+                self._acknowledge(((notice.pubend, notice.last + 1),))
         elif isinstance(notice, Gap):
             self.checker.gap(notice.pubend, notice.low, notice.high)
         elif isinstance(notice, Subscribed):
@@ -334,6 +353,7 @@ class SimulatedSubscriber(SimulatedClient):
         if notice.request != self._subscribing:
             return
         self._subscribing = 0
+        self._left = None
         if self._search is not None:
             self._search.subscribed(notice)
         erased, was_at_hosting_broker = self._erasures(), self._is_at_hosting_broker
@@ -425,6 +445,17 @@ class SimulatedSubscriber(SimulatedClient):
         self._seek = Seek(self.next_request(), self.checker.name, start)
         self.send_request(self._seek)
 
+    def leave_subscription(self, away_us: int) -> None:
+        """Leave a durable subscription, and return to it later over the same connection (R50)."""
+        connection = self._left = self.connection
+        self.send(LeaveSubscription(self.checker.name))
+
+        def come_back() -> None:
+            if self.connection is connection is not None:
+                self.connected()
+
+        self.world.after(away_us, come_back)
+
     def unsubscribe(self, *, by_name: bool = False) -> None:
         """End the subscription; the end of a durable one is repeated until it is answered.
 
@@ -469,7 +500,7 @@ class SimulatedSubscriber(SimulatedClient):
             return []
         if self._ending is not None:
             return [f"{self.name}: its end is not answered"]
-        if self.connection is None or self._subscribing:
+        if self.connection in {None, self._left} or self._subscribing:
             return [f"{self.name}: is not subscribed"]
         return self.checker.unfinished(streams)
 

@@ -12,6 +12,7 @@ from typing import Final
 from gapless.core import effects, events
 from gapless.messages import (
     clients,
+    closing,
     mobility,
     operating,
     overlay,
@@ -59,7 +60,7 @@ _OVERLAY: Final[dict[type, str]] = {
     overlay.RelayBroken: "RelayBroken {route}",
     overlay.RelayFull: "RelayFull {route}",
     overlay.PubendProperties: "{broker}@{cell} {advertisement}< {quality}>",
-    overlay.Announce: "Announce {pubend} v{version} {properties} path {path}< {tombstone}>",
+    overlay.Announce: "Announce {pubend} v{version} {properties} path {path}< {tombstone}>< sealed {sealed}>",
     overlay.Partition: "{detector}/{counter} of {cells}",
     overlay.PartitionInfo: "PartitionInfo {partition}< {formed}> hops left {hops_left}",
     overlay.NameQuery: "NameQuery {name} by {requester} {number}",
@@ -163,6 +164,7 @@ _CLIENTS: Final[dict[type, str]] = {
     clients.Delivery: "Delivery {subscription} {runs}",
     clients.Progress: "Progress {subscription} {position}",
     clients.Gap: "Gap {subscription} {pubend} [{low}, {high}]",
+    clients.Closed: "Closed {subscription} {pubend} at {last}",
     clients.SubscriptionEnded: "SubscriptionEnded {subscription} {cause}: {reason}< hosting {hosting}>",
     clients.Credit: "Credit {subscription} {events}",
     clients.Ack: "Ack {subscription} {position}",
@@ -179,6 +181,10 @@ _CLIENTS: Final[dict[type, str]] = {
     reading.ReadPart: (
         "ReadPart {request}: done {done} top {top} released {released}"
         "< {publications}>< rows {rows}>"
+    ),
+    closing.ClosePubend: "ClosePubend {request}: {pubend} {mode}",
+    closing.ClosePubendReply: (
+        "ClosePubendReply {request}: {pubend} {state} at {last}< for {members}>< {log_holds}>"
     ),
     operating.RetireBroker: "RetireBroker {request}: {broker}@{cell}",
     operating.BrokerRetired: "BrokerRetired {request}",
@@ -201,7 +207,7 @@ _RECORDS: Final[dict[type, str]] = {
     records.NeighbourhoodRecord: "neighbourhood of {own} v{version} {cells}",
     records.PubendRecord: (
         "pubend {pubend} v{announcement_version} ceiling {ceiling} released {released}"
-        "< last event {last_released_event}>"
+        "< last event {last_released_event}>< sealed {sealed}>"
     ),
     records.StreamEpochRecord: "stream epoch {pubend} e{number} from {start} {entries}",
     records.TickCeilingRecord: "tick ceiling {ceiling}",
@@ -210,6 +216,7 @@ _RECORDS: Final[dict[type, str]] = {
     ),
     records.LogHoldRecord: "log hold {pubend} {log_hold} above {tick}",
     records.EndedMembershipRecord: "ended membership {pubend} {shb} joined {membership}",
+    records.TombstoneRecord: "tombstone {pubend} v{version} at {last}",
     records.KnownHostRecord: "known host {pubend} {shb} {known}",
     records.PublisherRecord: "publisher {pubend} {publisher}/{last_sequence} session {session}",
     records.StagedRecord: "staged {pubend} {writer}/{batch} part {partition} attempt {attempt} #{number}",

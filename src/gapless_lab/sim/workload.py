@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 
 from gapless.content.values import Value
 from gapless.messages.clients import Order, StartKind, StartPoint
+from gapless.messages.closing import CloseMode
 from gapless.messages.overlay import Quality
 from gapless.messages.streams import ReadForm
+from gapless_lab.sim.closers import SimulatedCloser
 from gapless_lab.sim.generators import draw_advertisement, draw_event, draw_filter
 from gapless_lab.sim.publishers import PubendPlan, SimulatedPublisher
 from gapless_lab.sim.readers import SimulatedReader
@@ -31,6 +33,12 @@ __all__ = ["Workload"]
 SUBSCRIBERS_MAX = 24
 """The maximum number of live subscriptions; one ends before a new one starts."""
 
+
+CLOSERS_MAX = 12
+"""The maximum number of pubends that are closed in a run."""
+
+CLOSE_MODES = (CloseMode.DRAIN, CloseMode.DISCARD_HISTORY, CloseMode.DISCARD_HISTORY, CloseMode.NOW)
+"""The modes of closings, the usual ones twice."""
 
 READ_BYTES = (0, 1, 300, 2**62)
 """The byte limits of reads, in turn: the broker's default, too small for one event, small, more
@@ -49,6 +57,7 @@ class Workload:
         self.publishers: list[SimulatedPublisher] = []
         self.subscribers: list[SimulatedSubscriber] = []
         self.readers: list[SimulatedReader] = []
+        self.closers: list[SimulatedCloser] = []
         self.operations = 0
         self.over = False
         self.aim: Callable[[SimulatedHost], None] = lambda _: None
@@ -102,12 +111,14 @@ class Workload:
         self._repeat(self.options.publish_rate, "_publish", self._publish)
         self._repeat(self.options.churn_rate, "_churn", self._churn)
         self._repeat(self.options.ends_by_name, "_end_by_name", self._end_by_name)
+        self._repeat(self.options.leave_rate, "_leave", self._leave)
         self._repeat(self.options.reads, "_read", self._read)
         self._repeat(self.options.widen_rate, "_widen", self._widen)
         self._repeat(self.options.repeat_rate, "_publish_again", self._publish_again)
         for writer in self.staged_writers:
             self.world.after(int(span * 0.1 * writer.random.random()), writer.connect)
         self._repeat(self.options.stage_rate, "_stage", self._stage)
+        self._repeat(self.options.close_rate, "_close", self._close)
 
     def _open_late(self, publisher: SimulatedPublisher) -> None:
         """Open a pubend while a broker that may have to learn of it restarts."""
@@ -120,6 +131,8 @@ class Workload:
         self.over = True
         for client in (*self.publishers, *self.staged_writers):
             client.connect()
+        for closer in self.closers:
+            closer.hurry()
         for subscriber in self.subscribers:
             if subscriber.slow:
                 subscriber.slow = False
@@ -189,6 +202,43 @@ class Workload:
             advertised = self.oracle.filter(publisher.plan.advertisement)
             if not advertised.covers(self.oracle.filter(more)):
                 publisher.widen(more)
+
+    # --- closing -----------------------------------------------------------------------------
+
+    def _close(self, random: Random) -> None:
+        """Close a pubend from any broker, and open another one."""
+        closing = {closer.stream.pubend for closer in self.closers}
+        found = [
+            publisher
+            for publisher in self.publishers
+            if publisher.pubend is not None and publisher.pubend not in closing
+        ]
+        if not found or len(self.closers) >= CLOSERS_MAX:
+            return
+        publisher = random.choice(found)
+        assert publisher.pubend is not None
+        closer = SimulatedCloser(
+            self.world,
+            self.oracle,
+            f"c{len(self.closers) + 1}",
+            random.choice(list(self.world.hosts.values())),
+            stream=self.oracle.streams[publisher.pubend],
+            mode=random.choice(CLOSE_MODES),
+        )
+        self.closers.append(closer)
+        if random.random() < 0.3:
+            self.aim(publisher.host)
+        closer.connect()
+        plan = PubendPlan(
+            f"P{len(self.plans)}",
+            random.choice(list(self.world.hosts.values())),
+            draw_advertisement(random, self.options.domain),
+            publisher.plan.quality,
+        )
+        self.plans.append(plan)
+        made = SimulatedPublisher(self.world, self.oracle, f"p{len(self.publishers)}", plan)
+        self.publishers.append(made)
+        made.connect()
 
     # --- reading -----------------------------------------------------------------------------
 
@@ -292,6 +342,14 @@ class Workload:
             subscriber.unsubscribe(by_name=True)
             self._subscribe()
 
+    def _leave(self, random: Random) -> None:
+        """Let a client leave its durable subscription, and return soon or after a failure's time."""
+        durable = [each for each in self.subscribers if each.steady and each.durable]
+        if durable:
+            soon = random.random() < 0.5
+            away_us = random.randrange(1, 5_000) if soon else self.options.down_us(random)
+            random.choice(durable).leave_subscription(away_us)
+
     def _op_set_filter(self, random: Random) -> None:
         subscriber = self._steady(random)
         if subscriber is None:
@@ -321,7 +379,7 @@ class Workload:
             low = max(view.base, view.blurred, checker.acked.get(pubend, 0))
             low = max((low, *(end for end, _ in view.segments)))
             ticks = [tick for tick in view.seen if low <= tick]
-            if ticks and view.stream.guaranteed:
+            if ticks and view.stream.guaranteed and view.stream.sealed is None:
                 position.append((pubend, random.choice(ticks)))
         if position:
             subscriber.seek(StartPoint(StartKind.POSITION, tuple(position)))

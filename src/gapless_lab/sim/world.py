@@ -20,18 +20,21 @@ from typing import Any, Final
 import msgspec
 
 from gapless.core.context import StepTime
-from gapless.core.effects import DisconnectClient, Fetch, Notify, Send, Write
+from gapless.core.effects import DisconnectClient, Fetch, Notify, Send, SetPeers, Write
 from gapless.core.events import MachineEvent
-from gapless.core.ids import BrokerId, CellId
+from gapless.core.ids import BrokerId
 from gapless.core.parameters import Parameters
 from gapless.overlay.neighbourhood import Neighbourhood, Topology
 from gapless_lab.sim.connections import SimulatedConnections
-from gapless_lab.sim.disk import SimulatedDisk
+from gapless_lab.sim.datagrams import DatagramNetwork
+from gapless_lab.sim.disk import DiskListener, SimulatedDisk
 from gapless_lab.sim.machine import Factory, SimulatedMachine
-from gapless_lab.sim.network import SimulatedNetwork, make_network
-from gapless_lab.sim.options import SimulationOptions
+from gapless_lab.sim.network import SessionNetwork, SimulatedNetwork
+from gapless_lab.sim.options import SimulatedNetworkKind, SimulationOptions
 from gapless_lab.sim.trace import EVENT_CODES, Trace
 from gapless_lab.sim.trace_format import WALL_START
+from gapless_lab.sim.wanted_links import WantedLinks
+from gapless_lab.sim.world_tree import WorldTree
 
 __all__ = ["WALL_START", "SimulatedHost", "SimulatedProcess", "Violation", "World", "WorldObserver"]
 
@@ -56,20 +59,24 @@ class SimulatedHost:
         "broker",
         "cell",
         "clock_error",
+        "configured",
         "crash_armed",
         "disk",
         "doomed",
         "held",
         "index",
-        "neighbourhood",
         "process",
+        "wanted_links",
     )
 
-    def __init__(self, broker: BrokerId, cell: CellId, index: int, around: Neighbourhood) -> None:
+    def __init__(self, broker: BrokerId, index: int, configured: Neighbourhood) -> None:
         self.broker = broker
-        self.cell = cell
+        self.cell = configured.own
         self.index = index
-        self.neighbourhood = around
+        self.configured = configured
+        """The neighbourhood in the configuration, with which a broker starts that stores none."""
+        self.wanted_links = WantedLinks.configured(broker, configured)
+        """The links that the driver of the last incarnation was told to keep."""
         self.clock_error = 0
         self.crash_armed = False
         """Whether the next write is followed by a crash before its sync."""
@@ -134,7 +141,8 @@ class World:
     ) -> None:
         self.options = options
         self.parameters: Parameters = options.parameters()
-        self.topology: Topology = options.topology()
+        topology: Topology = options.topology()
+        self.tree = WorldTree(topology)
         self.trace = trace or Trace()
         self.now = 0
         self.steps = 0
@@ -148,20 +156,34 @@ class World:
         self.transcode: Callable[[Any], Any] | None = None
         """Encodes and decodes every packet; None unless the run tests the codec too."""
         self.hosts: dict[BrokerId, SimulatedHost] = {}
+        self.disk_listeners: list[DiskListener] = [self.tree.durable]
+        """Called with every change that became durable on any disk, in this order."""
         self._factory = factory
         self._queue: list[tuple[int, int, Callable[[Any, Any], None], Any, Any]] = []
         self._order = 0
         self._starts = self.stream("starts")
-        for cell in self.topology.cells:
-            around = self.topology.neighbourhood(cell.name, self.parameters.neighbourhood_radius)
+        for cell in topology.cells:
+            radius = self.parameters.neighbourhood_radius
+            configured = topology.neighbourhood(cell.name, radius)
             for broker in cell.brokers:
-                host = SimulatedHost(broker, cell.name, len(self.hosts), around)
-                host.disk = SimulatedDisk(self, host, self.stream("disk", broker))
-                self.hosts[broker] = host
+                self._add_host(broker, configured)
         self.core: list[SimulatedHost] = list(self.hosts.values())
         """The hosts that must work in the liveness phase; all hosts before it."""
-        self.network: SimulatedNetwork = make_network(self)
+        self.network = _make_network(self)
         self.connections = SimulatedConnections(self)
+
+    def _add_host(self, broker: BrokerId, configured: Neighbourhood) -> SimulatedHost:
+        host = SimulatedHost(broker, len(self.hosts), configured)
+        host.disk = SimulatedDisk(self, host, self.stream("disk", broker))
+        self.hosts[broker] = host
+        return host
+
+    def add_host(self, broker: BrokerId, configured: Neighbourhood) -> SimulatedHost:
+        """Add a host during the run; its broker knows nothing but its own cell."""
+        host = self._add_host(broker, configured)
+        self.core.append(host)
+        self.network.add_host(host)
+        return host
 
     def stream(self, *purpose: str) -> Random:
         """Return the random numbers of the seed for one purpose."""
@@ -207,12 +229,13 @@ class World:
         records = host.disk.load()
         try:
             machine = self._factory(
-                host.broker, host.cell, self.parameters, host.neighbourhood, records, step_time
+                host.broker, host.cell, self.parameters, host.configured, records, step_time
             )
         except Exception:  # noqa: BLE001 - any exception of a machine is a violation
             self.violate("exception", f"{host.broker} cannot start: {traceback.format_exc()}")
             return
         process = host.process = SimulatedProcess(host, machine, zero)
+        host.wanted_links = WantedLinks.configured(host.broker, host.configured)
         self.note(host.broker, "starts")
         for observer in self.observers:
             observer.started(self, process)
@@ -310,6 +333,8 @@ class World:
                 self._crash_inside_sync(process.host)
         elif kind is Fetch:
             process.host.disk.fetch(process, effect)
+        elif kind is SetPeers:
+            self.network.set_links(process.host, WantedLinks.of(process.host.broker, effect))
         elif kind is DisconnectClient:
             self.connections.disconnect(process, effect.client, effect.reason)
         else:
@@ -379,6 +404,13 @@ class World:
         for direction, kind, number in process.machine.message_counts:
             name = f"{direction} {kind}"
             self.messages[name] = self.messages.get(name, 0) + number
+
+
+def _make_network(world: World) -> SimulatedNetwork:
+    """Return the network that the options select."""
+    if world.options.network is SimulatedNetworkKind.SESSION:
+        return SessionNetwork(world)
+    return DatagramNetwork(world)
 
 
 def _call(action: Callable[[], None], _: None) -> None:

@@ -8,6 +8,9 @@ import sys
 
 import pytest
 
+from gapless.messages.clients import LeaveSubscription
+from gapless.subscribers.client_calls import SubscriberCalls
+from gapless_lab.sim.options import draw
 from gapless_lab.sim.regressions import REGRESSIONS, Regression
 from gapless_lab.sim.runner import run_options, run_seed
 from tests.cases import scaled
@@ -20,6 +23,25 @@ def test_no_promise_is_broken_whatever_fails(seed: int) -> None:
     # P1 to P8 by the checkers, I1 to I15 by the invariants, at every step
     result = run_seed(seed)
     assert not result.violations, f"{result.line()}\n{result.options.line()}"
+
+
+def test_clients_leave_durable_subscriptions_and_return_over_the_same_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    left: list[str] = []
+    leave = SubscriberCalls._leave
+
+    def noted(calls: SubscriberCalls, client: str, call: LeaveSubscription) -> None:
+        left.append(call.subscription)
+        leave(calls, client, call)
+
+    monkeypatch.setattr(SubscriberCalls, "_leave", noted)
+    seeds = [seed for seed in range(100) if draw(seed).leave_rate]
+    assert 5 < len(seeds) < 50
+    for seed in seeds[: scaled(3)]:
+        result = run_options(draw(seed))
+        assert not result.violations, f"{result.line()}\n{result.options.line()}"
+    assert len(left) > 5
 
 
 @pytest.mark.parametrize("regression", REGRESSIONS, ids=lambda each: each.name)

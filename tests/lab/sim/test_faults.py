@@ -46,7 +46,7 @@ def healed(seed: int) -> SimulationRun:
 
 
 def adjacent(left: SimulatedHost, right: SimulatedHost) -> bool:
-    return left.cell == right.cell or right.cell in left.neighbourhood.neighbours
+    return left.cell == right.cell or right.cell in left.configured.neighbours
 
 
 def test_the_core_is_connected_and_running_and_stays_so() -> None:

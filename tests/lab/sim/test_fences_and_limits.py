@@ -148,7 +148,7 @@ def test_a_log_beyond_its_limit_breaks_i14() -> None:
 def test_reports_that_lag_behind_break_i15() -> None:
     calm = options(1, durable=0.0, past=0.0, rates={}, whole_core=1.0, liveness_ms=6_000)
     run = SimulationRun(calm, observers=[lambda run: InvariantMonitor(run, [ConvergenceInvariant])])
-    with patched(AckReporter, "_ack_floor", lambda *_: 0):
+    with patched(AckReporter, "ack_floor", lambda *_: 0):
         violations = run.play().violations
     assert [each.name for each in violations] == ["I15"]
     assert "the floor of" in violations[0].detail

@@ -528,7 +528,7 @@ def test_a_report_above_the_needed_ticks_breaks_i9() -> None:
     def floor(self: AckReporter, subend: Any) -> int:  # noqa: ARG001
         return int(subend.horizon)
 
-    assert found(ReportInvariant, (AckReporter, "_ack_floor", floor), durable=1.0) == "I9"
+    assert found(ReportInvariant, (AckReporter, "ack_floor", floor), durable=1.0) == "I9"
 
 
 def test_a_router_that_reports_more_than_it_received_breaks_i9() -> None:

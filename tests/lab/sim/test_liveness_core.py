@@ -7,7 +7,6 @@ from random import Random
 
 import pytest
 
-from gapless.overlay.neighbourhood import Topology
 from gapless_lab.sim.liveness_core import LivenessCore
 from gapless_lab.sim.network import HostPair
 from gapless_lab.sim.options import SimulationOptions
@@ -35,20 +34,16 @@ def ends(pair: HostPair) -> tuple[str, str]:
     return left, right
 
 
-def path(topology: Topology, left: str, right: str) -> tuple[str, ...]:
-    return topology.neighbourhood(left, len(topology.cells)).path(right)
-
-
 @pytest.mark.parametrize("delta", [0, 1, 2, 3])
 def test_never_more_than_delta_cells_in_a_row_are_dead(delta: int) -> None:
     longest = 0
     for seed in SEEDS:
         made, chosen = core(seed, delta=delta)
         living = {host.cell for host in made.hosts.values() if host.broker in chosen.brokers}
-        dead = [cell.name for cell in made.topology.cells if cell.name not in living]
+        dead = [cell for cell in made.tree.names if cell not in living]
         assert living
         for left, right in [*combinations(dead, 2), *((cell, cell) for cell in dead)]:
-            run = (left, *path(made.topology, left, right))
+            run = (left, *made.tree.graph.path(left, right))
             if living.isdisjoint(run):
                 assert len(run) <= delta
                 longest = max(longest, len(run))
@@ -80,7 +75,7 @@ def test_in_some_cores_a_running_cell_is_cut_off_from_one_side() -> None:
         hosts = made.hosts
         islands += sum(
             chosen.has_cut(pair)
-            and hosts[ends(pair)[1]].cell in hosts[ends(pair)[0]].neighbourhood.neighbours
+            and hosts[ends(pair)[1]].cell in made.tree.graph.neighbours(hosts[ends(pair)[0]].cell)
             for pair in made.network.pairs
         )
     assert islands > 5
@@ -91,5 +86,5 @@ def test_without_permanent_cuts_exactly_the_needed_links_are_kept() -> None:
         made, chosen = core(seed, inner_losses=0.0, inner_cuts=0.0)
         for pair in made.network.pairs:
             left, right = (made.hosts[each] for each in ends(pair))
-            assert chosen.keeps_links(pair) == (right.cell in left.neighbourhood.neighbours)
+            assert chosen.keeps_links(pair) == (right.cell in made.tree.graph.neighbours(left.cell))
             assert not chosen.has_cut(pair)

@@ -13,7 +13,7 @@ from gapless.core.ids import CellId
 from gapless_lab.sim.network import SimulatedLink
 from gapless_lab.sim.options import SimulationOptions
 from gapless_lab.sim.outages import Outages
-from gapless_lab.sim.regions import OUTAGE_KINDS, side
+from gapless_lab.sim.regions import OUTAGE_KINDS
 from gapless_lab.sim.runner import SimulationRun, run_options
 from gapless_lab.sim.world import World
 from tests.lab.sim.toy import TOY
@@ -49,7 +49,7 @@ def links(world: World) -> list[SimulatedLink]:
 def dead_cells(world: World) -> list[CellId]:
     """Return the cells without a running broker."""
     living = {host.cell for host in world.hosts.values() if host.process is not None}
-    return [cell.name for cell in world.topology.cells if cell.name not in living]
+    return [cell for cell in world.tree.names if cell not in living]
 
 
 def islands(world: World) -> list[CellId]:
@@ -60,7 +60,7 @@ def islands(world: World) -> list[CellId]:
         if link.source.cell != link.target.cell and not link.cut
         for cell in (link.source.cell, link.target.cell)
     }
-    return [cell.name for cell in world.topology.cells if cell.name not in joined]
+    return [cell for cell in world.tree.names if cell not in joined]
 
 
 def cut(world: World) -> set[tuple[CellId, CellId]]:
@@ -101,12 +101,12 @@ def test_a_side_cut_cuts_all_links_of_a_cell_towards_one_neighbour_in_both_direc
         gone = cut(world)
         assert gone == {(far, near) for near, far in gone}
         sides = {
-            (cell.name, neighbour): between(world, cell.name, neighbour)
-            for cell in world.topology.cells
-            for neighbour in cell.neighbours
+            (cell, neighbour): between(world, cell, neighbour)
+            for cell in world.tree.names
+            for neighbour in world.tree.graph.neighbours(cell)
         }
         ((cell, neighbour),) = (names for names, all_of_it in sides.items() if all_of_it == gone)
-        far = side(world.topology, cell, neighbour)
+        far = world.tree.graph.side(cell, neighbour)
         passed += any(
             not link.cut and link.source.cell not in (cell, *far) and link.target.cell in far
             for link in links(world)
@@ -116,7 +116,7 @@ def test_a_side_cut_cuts_all_links_of_a_cell_towards_one_neighbour_in_both_direc
 
 def between(world: World, cell: CellId, neighbour: CellId) -> set[tuple[CellId, CellId]]:
     """Return all links between a cell and one side of it, in both directions, by their cells."""
-    far = side(world.topology, cell, neighbour)
+    far = world.tree.graph.side(cell, neighbour)
     ends = {(link.source.cell, link.target.cell) for link in links(world)}
     return {each for each in ends if cell in each and not set(far).isdisjoint(each)}
 
@@ -140,7 +140,7 @@ def test_a_barrier_is_one_cell_longer_than_delta_and_has_two_sides(
 ) -> None:
     for seed in SEEDS:
         world = struck(kind, seed, delta=delta)
-        names = [cell.name for cell in world.topology.cells]
+        names = list(world.tree.names)
         first, last = names[0], names[-1]
         passable = {
             frozenset((link.source.cell, link.target.cell))

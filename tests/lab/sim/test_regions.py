@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from gapless.overlay.neighbourhood import Topology
 from gapless_lab.sim.options import SimulationOptions, draw
-from gapless_lab.sim.regions import BARRIERS, OUTAGE_KINDS, longest_row, rows, side, with_regions
+from gapless_lab.sim.regions import BARRIERS, OUTAGE_KINDS, with_regions
 from gapless_lab.sim.shapes import tree
+from gapless_lab.sim.world_tree import CellGraph
 
 DRAWN = [draw(seed) for seed in range(600)]
 SEVERAL = [options for options in DRAWN if options.cells > 1]
 STRUCK = [options for options in DRAWN if not options.rates.keys().isdisjoint(OUTAGE_KINDS)]
 
-FORK = Topology.of(
-    {name: [f"{name}1"] for name in "abcde"}, [("a", "b"), ("b", "c"), ("c", "d"), ("b", "e")]
+GRAPH = CellGraph.of(
+    Topology.of(
+        {name: [f"{name}1"] for name in "abcde"},
+        [("a", "b"), ("b", "c"), ("c", "d"), ("b", "e")],
+    )
 )
 """a - b - c - d, and e at b."""
 
@@ -25,25 +29,27 @@ def sizes(options: SimulationOptions) -> set[int]:
 
 
 def test_a_row_has_cells_at_both_ends() -> None:
-    assert sorted(rows(FORK, 1)) == [("b",), ("b",), ("b",), ("c",)]
-    assert sorted(rows(FORK, 2)) == [("b", "c"), ("c", "b")]
-    assert rows(FORK, 3) == []
+    assert sorted(GRAPH.rows(1)) == [("b",), ("b",), ("b",), ("c",)]
+    assert sorted(GRAPH.rows(2)) == [("b", "c"), ("c", "b")]
+    assert GRAPH.rows(3) == []
 
 
 def test_the_longest_row_is_between_the_two_most_distant_cells() -> None:
-    assert longest_row(FORK) == 2
-    assert [longest_row(tree("line", cells, 2, 1, seed=1)) for cells in (1, 2, 3, 5)] == [
+    assert GRAPH.longest_row() == 2
+    assert [
+        CellGraph.of(tree("line", cells, 2, 1, seed=1)).longest_row() for cells in (1, 2, 3, 5)
+    ] == [
         0,
         0,
         1,
         3,
     ]
-    assert longest_row(tree("star", 9, 2, 1, seed=1)) == 1
+    assert CellGraph.of(tree("star", 9, 2, 1, seed=1)).longest_row() == 1
 
 
 def test_a_side_has_all_cells_behind_one_neighbour() -> None:
-    assert sorted(side(FORK, "b", "c")) == ["c", "d"]
-    assert sorted(side(FORK, "c", "b")) == ["a", "b", "e"]
+    assert sorted(GRAPH.side("b", "c")) == ["c", "d"]
+    assert sorted(GRAPH.side("c", "b")) == ["a", "b", "e"]
 
 
 # --- drawn options ---------------------------------------------------------------------------------
@@ -63,7 +69,7 @@ def test_no_cell_fails_in_calm_seeds_or_with_one_cell() -> None:
 
 def test_a_seed_with_barriers_has_a_row_longer_than_delta() -> None:
     barred = [options for options in STRUCK if not options.rates.keys().isdisjoint(BARRIERS)]
-    assert all(rows(options.topology(), options.delta + 1) for options in barred)
+    assert all(CellGraph.of(options.topology()).rows(options.delta + 1) for options in barred)
     assert {options.delta for options in barred} >= {0, 1, 2}
 
 

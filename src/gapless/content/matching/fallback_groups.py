@@ -15,8 +15,8 @@ from typing import Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from gapless.content.conjunction import Conjunction
 from gapless.content.matching.plan import Access, AccessKind, Alternative, Plan, Ranges, ValueKind
+from gapless.content.matching.work import Check
 from gapless.content.values import Value
 
 __all__ = [
@@ -92,7 +92,7 @@ class SlotRule:
         """Attributes that must be a number between two pairs: by far the most frequent."""
         self.choices = tuple(choices)
         """Attributes with other conditions."""
-        self.check: Conjunction | None = plan.check
+        self.check: Check | None = plan.check
         self.locations: list[tuple[SlotGroup, int]] = []
 
 

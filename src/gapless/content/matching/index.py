@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from gapless.content.filter import Filter
 from gapless.content.matching.kernel import new_engine
 from gapless.content.matching.table import SlotTable, check_filter
+from gapless.content.matching.work import MatchWork
 from gapless.content.values import Attributes
 
 __all__ = ["MatchIndex"]
@@ -30,12 +31,14 @@ class MatchIndex:
 
     A key is any hashable object. The filters themselves are not kept. ``kernel`` is
     ``"compiled"`` or ``"fallback"``, by default the fastest available. An index may be used by one
-    thread at a time; use inside its own search raises IndexBusyError.
+    thread at a time; use inside its own search raises IndexBusyError. ``work`` limits searches
+    (:mod:`.work`), which then raise WorkSpentError; without it they have no limit.
     """
 
-    def __init__(self, *, kernel: str | None = None) -> None:
+    def __init__(self, *, kernel: str | None = None, work: MatchWork | None = None) -> None:
         self._engine = new_engine(kernel)
-        self._table = SlotTable(self._engine)
+        self._work = work
+        self._table = SlotTable(self._engine, work)
         self._slots: dict[Hashable, int | tuple[int, ...]] = {}
 
     def __len__(self) -> int:
@@ -66,10 +69,14 @@ class MatchIndex:
 
     def match(self, attributes: Attributes) -> frozenset[Any]:
         """Return the keys of the filters that an event with these attributes matches."""
+        if self._work is not None:
+            self._work.begin(attributes)
         return self._engine.match(attributes)
 
     def match_batch(self, events: Iterable[Attributes]) -> list[frozenset[Any]]:
         """Return the keys for each of several events, in their order."""
+        if self._work is not None:
+            return [self.match(attributes) for attributes in events]
         return self._engine.match_batch(events)
 
     def distribute(self, events: Iterable[Attributes], items: Iterable[T]) -> dict[Any, list[T]]:
@@ -80,7 +87,13 @@ class MatchIndex:
         >>> index.distribute([{"price": 91}, {"price": 12}, {"price": 5}], ["a", "b", "c"])
         {'cheap': ['b', 'c']}
         """
-        return self._engine.distribute(events, items)
+        if self._work is None or not self._work.checks:
+            return self._engine.distribute(events, items)
+        found: dict[Any, list[T]] = {}
+        for attributes, item in zip(events, items, strict=True):
+            for key in self.match(attributes):
+                found.setdefault(key, []).append(item)
+        return found
 
     def statistics(self) -> dict[str, int]:
         """Return counts for people: keys, distinct conjunctions, groups by access."""

@@ -27,6 +27,7 @@ import msgspec
 
 from gapless.content import spans
 from gapless.content.conjunction import Conjunction
+from gapless.content.matching.work import Check
 from gapless.content.spans import ALL_TEXTS, Cut
 from gapless.content.values import Number, Value
 from gapless.content.valueset import ValueSet
@@ -102,7 +103,7 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     ranges: Ranges
     implied: bool
     """Whether the access alone implies the ranges of its attribute."""
-    check: Conjunction | None
+    check: Check | None
     stems: tuple[tuple[str, str], ...]
     """Prefixes that all texts of an attribute share; coverers are found in their groups."""
     rivals: tuple[Access, ...]

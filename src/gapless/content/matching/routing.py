@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Hashable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from gapless.content.conjunction import Conjunction
 from gapless.content.filter import Filter
 from gapless.content.matching.kernel import new_engine
 from gapless.content.matching.table import SlotTable, check_filter
+from gapless.content.matching.work import MatchWork, WorkSpentError
 from gapless.content.values import Attributes
 from gapless.core.errors import UsageError
 from gapless.core.limits import LINKS_MAX
 
-__all__ = ["Route", "RoutingIndex"]
+__all__ = ["ALL_LINKS", "Route", "RoutingIndex"]
+
+ALL_LINKS: Final = -1
+"""The mask of all links, also of those that have no conjunctions."""
 
 
 class Route(NamedTuple):
@@ -27,7 +31,8 @@ class Route(NamedTuple):
 class RoutingIndex:
     """Conjunctions owned by links (numbered from 0) and filters owned by local subscriptions.
 
-    It may be used by one thread at a time, as every index.
+    It may be used by one thread at a time, as every index. ``work`` limits searches (:mod:`.work`).
+    Beyond it :meth:`match_links` widens: an event matches all links. The others raise WorkSpentError.
 
     >>> from gapless import Filter
     >>> index = RoutingIndex()
@@ -38,9 +43,10 @@ class RoutingIndex:
     Route(links=8, local=frozenset({'desk'}))
     """
 
-    def __init__(self, *, kernel: str | None = None) -> None:
+    def __init__(self, *, kernel: str | None = None, work: MatchWork | None = None) -> None:
         self._engine = new_engine(kernel)
-        self._table = SlotTable(self._engine)
+        self._work = work
+        self._table = SlotTable(self._engine, work)
         self._local: dict[Hashable, tuple[int, ...]] = {}
         self._links: dict[int, set[int]] = {}
         self._masks: dict[int, int] = {}
@@ -100,15 +106,28 @@ class RoutingIndex:
 
     def match(self, attributes: Attributes) -> Route:
         """Return the destinations of an event with these attributes."""
+        if self._work is not None:
+            self._work.begin(attributes)
         return Route(*self._engine.route(attributes))
 
     def match_batch(self, events: Iterable[Attributes]) -> list[Route]:
         """Return the destinations of each of several events, in order."""
-        return [Route(*self._engine.route(attributes)) for attributes in events]
+        return [self.match(attributes) for attributes in events]
 
     def match_links(self, events: Iterable[Attributes]) -> list[int]:
-        """Return only the links of each of several events, in order."""
-        return self._engine.links(events)
+        """Return only the links of each of several events, in order; ALL_LINKS beyond the allowance."""
+        if self._work is None or not self._work.checks:
+            return self._engine.links(events)
+        return [self._links_of(attributes, self._work) for attributes in events]
+
+    def _links_of(self, attributes: Attributes, work: MatchWork) -> int:
+        if work.allowance <= 0:
+            return ALL_LINKS
+        work.begin(attributes)
+        try:
+            return self._engine.links((attributes,))[0]
+        except WorkSpentError:
+            return ALL_LINKS
 
     def statistics(self) -> dict[str, int]:
         """Return counts for people."""

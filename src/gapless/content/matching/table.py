@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from array import array
 
+import msgspec
+
 from gapless.content.conjunction import Conjunction
 from gapless.content.filter import Filter
 from gapless.content.matching.kernel import MatchEngine
 from gapless.content.matching.plan import Planner
 from gapless.content.matching.reentrancy import ReentrancyGuard
+from gapless.content.matching.work import MatchWork
 
 __all__ = ["SlotTable", "check_filter"]
 
@@ -16,8 +19,11 @@ __all__ = ["SlotTable", "check_filter"]
 class SlotTable:
     """The slots of one engine, with their numbers of owners."""
 
-    def __init__(self, engine: MatchEngine) -> None:
+    def __init__(self, engine: MatchEngine, work: MatchWork | None = None) -> None:
         self._engine = engine
+        self._work = work
+        self._checked: set[int] = set()
+        """The slots with a check, if their work is counted."""
         self._planner = Planner()
         self._slot_by_identity: dict[bytes, int] = {}
         self._identities: list[bytes | None] = []
@@ -42,8 +48,12 @@ class SlotTable:
         if slot is not None:
             self._owners[slot] += 1
             return slot
+        if self._work is not None and plan.check is not None:
+            plan = msgspec.structs.replace(plan, check=self._work.counted(plan.check))
         slot = self._engine.insert(plan)
         self._planner.added(plan)
+        if self._work is not None and plan.check is not None:
+            self._checked.add(slot)
         if slot == len(self._owners):
             self._owners.append(0)
             self._identities.append(None)
@@ -87,6 +97,9 @@ class SlotTable:
             assert identity is not None
             del self._slot_by_identity[identity]
             self._identities[slot] = None
+            if self._work is not None and slot in self._checked:
+                self._checked.remove(slot)
+                self._work.removed()
             if unused := self._engine.delete(slot):
                 self._planner.forget(unused)
 

@@ -32,6 +32,7 @@ from gapless.messages.records.pubend import (
     PublisherRecord,
     StreamEpochRecord,
     TickCeilingRecord,
+    TombstoneRecord,
 )
 from gapless.messages.records.reshape import (
     LockRecord,
@@ -80,5 +81,6 @@ __all__ = [
     "StreamEpochRecord",
     "SubscriptionRecord",
     "TickCeilingRecord",
+    "TombstoneRecord",
     "TrimLog",
 ]

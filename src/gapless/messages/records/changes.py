@@ -25,6 +25,7 @@ from gapless.messages.records.pubend import (
     PublisherRecord,
     StreamEpochRecord,
     TickCeilingRecord,
+    TombstoneRecord,
 )
 from gapless.messages.records.reshape import LockRecord, OperationRecord, PromiseRecord
 from gapless.messages.records.staging import CommitRecord, StagedRecord
@@ -51,6 +52,7 @@ Record: TypeAlias = (
     | PubendRecord
     | StreamEpochRecord
     | TickCeilingRecord
+    | TombstoneRecord
     | MemberRecord
     | LogHoldRecord
     | KnownHostRecord

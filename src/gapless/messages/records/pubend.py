@@ -6,7 +6,8 @@ import msgspec
 
 from gapless.core.ids import MembershipId, PubendId, ShbId, VectorEntry, VirtualTime
 from gapless.core.ticks import Tick
-from gapless.messages.overlay import PubendProperties
+from gapless.messages.closing import CloseMode
+from gapless.messages.overlay import PubendProperties, Quality
 from gapless.messages.pubend_requests import LogHoldId
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "PublisherRecord",
     "StreamEpochRecord",
     "TickCeilingRecord",
+    "TombstoneRecord",
 ]
 
 
@@ -43,11 +45,40 @@ class PubendRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     match it."""
     logged_events: int = 0
     """How many publications were ever logged, at least up to the last deleted publisher's."""
+    sealed: Tick | None = None
+    """The last tick if the pubend is sealed; None if it is open (RS-32)."""
+    close_mode: CloseMode = CloseMode.DRAIN
+    """What the sealed pubend waits for (RS-33)."""
 
     @property
     def key(self) -> tuple[str, ...]:
         """One record per pubend."""
         return ("pubend", str(self.pubend))
+
+
+class TombstoneRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A pubend that this broker closed. Its id is never given again (RS-34)."""
+
+    pubend: PubendId
+    version: int
+    """The announcement version of its end."""
+    last: Tick
+    """Its last tick; 0 under best effort."""
+    quality: Quality
+    last_event: Tick
+    """The last tick that may have had an event."""
+    closed_at: int
+    """When it was closed, by the median clock of the neighbourhood."""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """One record per pubend."""
+        return self.key_of(self.pubend)
+
+    @staticmethod
+    def key_of(pubend: PubendId) -> tuple[str, ...]:
+        """Return the key of a tombstone."""
+        return ("tombstone", str(pubend))
 
 
 class TickCeilingRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -76,7 +76,7 @@ class LockRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     @property
     def key(self) -> tuple[str, ...]:
         """The only key of this kind: a broker has one lock."""
-        return ("operation_lock",)
+        return ("operation lock",)
 
 
 class PromiseRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -102,6 +102,11 @@ class SubscriptionRecord(msgspec.Struct, frozen=True, array_like=True, tag=True)
     previous_confirmed_filter: tuple[str, VirtualTime, tuple[HostTime, ...]] | None = None
     """The filter that its client knew when an earlier incarnation joined pubends that were not
     announced since; None if it is ``confirmed_filter``."""
+    ended: tuple[tuple[PubendId, Tick, Tick], ...] = ()
+    """Pubends that are tombstones, each with its last tick and that of its last event, of which the client was not sent
+    everything or has not acknowledged the end (RS-34)."""
+    known_ends: tuple[PubendId, ...] = ()
+    """Sealed pubends of which the client has acknowledged the end (RS-32)."""
     settled: PositionTuple = ()
     """Pubends on which its client needs nothing up to a tick above the acknowledged one. Operators
     see its lag from there; no log is released because of it."""

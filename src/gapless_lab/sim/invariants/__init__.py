@@ -3,7 +3,7 @@
 A client sees a lost or duplicated event too late to find the cause. An invariant finds the first
 wrong state: a table that does not cover what it claims, silence over a tick that a subscription
 must receive, an ack report above a tick that is still needed. Each is named after its invariant, I1
-to I15, or its rule.
+to I15 or R-1 to R-11, or its rule.
 
 One :class:`~.monitor.InvariantMonitor` observes every step once and passes each invariant the
 messages, knowledge ranges, disk changes and steps that it handles. So all invariants together cost
@@ -26,12 +26,14 @@ from gapless_lab.sim.invariants.fencing import FencingInvariant
 from gapless_lab.sim.invariants.global_state import GlobalState
 from gapless_lab.sim.invariants.limits import LimitInvariant
 from gapless_lab.sim.invariants.monitor import Invariant, InvariantMonitor
+from gapless_lab.sim.invariants.operations import OperationInvariant
 from gapless_lab.sim.invariants.retention import ReportInvariant, RetentionInvariant
 from gapless_lab.sim.invariants.silence import SilenceInvariant
 from gapless_lab.sim.invariants.starts import StartInvariant
 from gapless_lab.sim.invariants.stream_epochs import StreamEpochInvariant
 from gapless_lab.sim.invariants.tables import TableInvariant
 from gapless_lab.sim.invariants.ticks import LoggedBeforeSentInvariant, TickInvariant
+from gapless_lab.sim.invariants.tree import QuietEdgeInvariant, TreeInvariant
 
 if TYPE_CHECKING:
     from gapless_lab.sim.runner import SimulationRun
@@ -50,6 +52,9 @@ INVARIANTS: tuple[Callable[[GlobalState], Invariant], ...] = (
     ReportInvariant,
     RetentionInvariant,
     FeedInvariant,
+    TreeInvariant,
+    QuietEdgeInvariant,
+    OperationInvariant,
     FencingInvariant,
     DurabilityInvariant,
     LimitInvariant,

@@ -50,11 +50,9 @@ class ConvergenceInvariant(Invariant):
     def __init__(self, global_state: GlobalState) -> None:
         super().__init__(global_state)
         parameters, options = global_state.parameters, global_state.options
-        depth = len(global_state.world.topology.cells) + 1
-        hop_us = microseconds(ms=parameters.silence_ms) + 4 * options.delay_us_max
-        self._lag_us = 2 * parameters.idle_us + 2 * depth * hop_us
-        """How far a horizon may be behind the top, at most."""
-        self._floor_lag_us = self._lag_us + 2 * depth * microseconds(ms=parameters.ack_ms)
+        self._idle_us = parameters.idle_us
+        self._hop_us = microseconds(ms=parameters.silence_ms) + 4 * options.delay_us_max
+        self._ack_us = microseconds(ms=parameters.ack_ms)
         self._reported: set[tuple[BrokerId, PubendId, int]] = set()
         self._near: set[tuple[BrokerId, PubendId, int]] = set()
         """Subends whose horizon was near the top once; with tiny limits it need not remain
@@ -77,7 +75,7 @@ class ConvergenceInvariant(Invariant):
         streams = [
             each
             for each in self.oracle.streams.values()
-            if each.broker in inside and not self.oracle.is_corrupt(each)
+            if each.broker in inside and not self.oracle.is_corrupt(each) and each.sealed is None
         ]
         shbs = {machine.context.identity.shb for machine in machines}
         times = self._settled_times(machines)
@@ -92,9 +90,22 @@ class ConvergenceInvariant(Invariant):
                     f"{me}: partition {each}" for each in machine.components.partitions.table()
                 ]
             found += [f"{me}: {line}" for line in self._streams(machine, streams)]
-        if whole and len(streams) == len(self.oracle.streams):
+        if whole and not any(map(self.oracle.is_corrupt, self.oracle.streams.values())):
             found += _second_hosts(machines)
         return found
+
+    @property
+    def _depth(self) -> int:
+        return len(self.world.tree.names) + 1
+
+    @property
+    def _lag_us(self) -> int:
+        """How far a horizon may be behind the top, at most."""
+        return 2 * self._idle_us + 2 * self._depth * self._hop_us
+
+    @property
+    def _floor_lag_us(self) -> int:
+        return self._lag_us + 2 * self._depth * self._ack_us
 
     @property
     def _is_whole(self) -> bool:
@@ -152,7 +163,7 @@ class ConvergenceInvariant(Invariant):
 
     def _edge_to(self, own: CellId, shb: ShbId) -> str:
         """Return the name of the edge behind which an SHB lies, seen from a cell."""
-        return str(shb) if shb.cell == own else self.global_state.first_cell(own, shb.cell)
+        return str(shb) if shb.cell == own else self.global_state.tree.path(own, shb.cell)[0]
 
     @property
     def _old_us(self) -> int:

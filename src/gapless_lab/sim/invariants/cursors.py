@@ -133,6 +133,9 @@ class CursorInvariant(Invariant):
         base = cursor.start.after if isinstance(cursor.start, Started) else None
         if base is None or base == cursor.subscription.merged:
             return  # the total order deferred it, and it starts in a later stream epoch
+        sealed = self.oracle.streams[cursor.pubend].sealed
+        if sealed is not None and base >= sealed:
+            return  # nothing comes any more (RS-32)
         record = self._stream_epoch(cursor.pubend, base + 1)
         identity = process.machine.context.identity  # type: ignore[attr-defined]
         entry = None if record is None else dict(record.entries).get(identity.shb)
@@ -171,11 +174,12 @@ class CursorInvariant(Invariant):
                 self._check_covered(process, subend, knowledge, shb)
             pass_over(knowledge, time)
 
-        def reads(reply: ReadReply, high: Tick) -> None:
+        def reads(reply: ReadReply, high: Tick) -> bool:
             nonlocal reading
             reading = True
-            take_read(reply, high)
+            whole = take_read(reply, high)
             reading = False
+            return whole
 
         vars(subend)["pass_over"] = passes
         vars(subend)["take_read"] = reads

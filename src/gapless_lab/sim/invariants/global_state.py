@@ -6,6 +6,7 @@ disk. State that is only in memory is read from the running brokers.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,6 +31,7 @@ from gapless.subscribers.cursor import Cursor
 from gapless.subscribers.cursor_state import CursorPhase, Started
 from gapless_lab.sim.invariants.domain import Domain
 from gapless_lab.sim.oracle import PublishedStream
+from gapless_lab.sim.world_tree import CellGraph
 
 if TYPE_CHECKING:
     from gapless_lab.sim.runner import SimulationRun
@@ -70,11 +72,6 @@ class GlobalState:
         self.domain = Domain(run.options.domain)
         self.relayed = False
         """Whether the message that the invariants handle now is relayed."""
-        topology = run.world.topology
-        self._neighbourhoods = {
-            cell.name: topology.neighbourhood(cell.name, len(topology.cells))
-            for cell in topology.cells
-        }
         self.stream_epochs: dict[PubendId, dict[int, StreamEpochRecord]] = {}
         """All stream epochs that were ever on a disk."""
         self._opened: dict[PubendId, dict[int, Tick]] = {}
@@ -91,23 +88,19 @@ class GlobalState:
         """What pubends knew of SHBs before they became members."""
         self.log_holds_ever: set[LogHoldId] = set()
         """All log holds that were ever on a disk; no id is used twice."""
-        self.subscriptions: dict[BrokerId, dict[str, SubscriptionRecord]] = {
-            broker: {} for broker in run.world.hosts
-        }
+        self.subscriptions: dict[BrokerId, dict[str, SubscriptionRecord]] = defaultdict(dict)
 
     # --- the tree ----------------------------------------------------------------------------
 
-    def distance(self, cell: CellId, other: CellId) -> int:
-        """Return how many edges two cells are apart."""
-        return self._neighbourhoods[cell].distance(other)
+    @property
+    def tree(self) -> CellGraph:
+        """The tree by the newest durable records."""
+        return self.world.tree.graph
 
-    def is_behind(self, cell: CellId, other: CellId, phb_cell: CellId) -> bool:
-        """Return whether the path from ``phb_cell`` to ``cell`` contains ``other``."""
-        return self._neighbourhoods[phb_cell].is_beyond(cell, other)
-
-    def first_cell(self, cell: CellId, other: CellId) -> CellId:
-        """Return the neighbour of ``cell`` on the path to another cell."""
-        return self._neighbourhoods[cell].path(other)[0]
+    def tree_of(self, host: SimulatedHost) -> CellGraph:
+        """Return the tree as the broker of a host sees it now; the newest one if it is down."""
+        machine = broker_of(host)
+        return self.tree if machine is None else self.world.tree.seen_by(machine.neighbourhood)
 
     def phb_cell(self, stream: PublishedStream) -> CellId:
         """Return the cell of a PHB."""

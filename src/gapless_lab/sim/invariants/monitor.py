@@ -94,8 +94,7 @@ class InvariantMonitor(WorldObserver):
         was accepted. Of two entries, the second packet was inside the first."""
         self._arrived = [each.arrived for each in self._with("arrived")]
         self._taken = [each.taken for each in self._with("taken")]
-        for host in run.world.hosts.values():
-            host.disk.listeners.append(self._changed)
+        run.world.disk_listeners.append(self._changed)
 
     def _with(self, name: str) -> list[Invariant]:
         """Return the invariants that override a method."""

@@ -17,6 +17,7 @@ from gapless.subscribers.filter_segments import FilterSegment
 from gapless_lab.sim.invariants.global_state import GlobalState, broker_of
 from gapless_lab.sim.invariants.monitor import Invariant
 from gapless_lab.sim.oracle import PublishedStream
+from gapless_lab.sim.world_tree import CellGraph
 
 if TYPE_CHECKING:
     from gapless_lab.sim.world import SimulatedHost, SimulatedProcess, World
@@ -34,6 +35,10 @@ class SilenceInvariant(Invariant):
     have merged them wrongly. The ranges of a leaf are for that SHB alone, so only its filters
     count.
 
+    Behind the receiver lies what lies there in the tree that the receiver sees now (R-3): a broker
+    that has applied a step of the tree no longer holds what was made for fewer SHBs. All ranges of
+    a broker are checked again when its tree changes.
+
     A filter that starts later, at the virtual time of one that covers it, is checked against
     everything that any broker holds then. Ranges that were passed before need no second check: the
     tables of that time cover the filter (I4), and so does what was filtered by them. A filter for
@@ -44,10 +49,15 @@ class SilenceInvariant(Invariant):
     def __init__(self, global_state: GlobalState) -> None:
         super().__init__(global_state)
         self._obliged: dict[tuple[PubendId, int, str], list[tuple[SimulatedHost, VirtualTime]]] = {}
+        """By pubend, stream epoch and receiver."""
+        self._views: dict[BrokerId, CellGraph] = {}
+        """The trees that the receivers saw when these SHBs were found."""
         self._held: dict[BrokerId, dict[Held, list[KnowledgeRange]]] = {}
         """The knowledge ranges of a broker's streams, as checked after its last step."""
         self._filters: dict[BrokerId, list[tuple[FilterSegment, VirtualTime | None]]] = {}
         """The filters of an SHB at that step, with their starts."""
+        self._looked_with: dict[BrokerId, CellGraph] = {}
+        """The tree that a broker saw at that step."""
         self._changing: dict[BrokerId, list[tuple[Cursor, CursorPhase]]] = {}
         """The cursors of an SHB that waited for their next filter at that step, with their
         phases."""
@@ -55,6 +65,7 @@ class SilenceInvariant(Invariant):
     def started(self, world: World, process: SimulatedProcess) -> None:
         """A restarted broker holds nothing."""
         del world
+        self._looked_with.pop(process.host.broker, None)
         self._held[process.host.broker] = {}
         self._filters[process.host.broker] = []
         self._changing[process.host.broker] = []
@@ -90,19 +101,20 @@ class SilenceInvariant(Invariant):
         record = self.global_state.stream_epochs.get(stream.pubend, {}).get(stream_epoch)
         if record is None:
             return []
-        cell: CellId = self.world.hosts[peer].cell
-        key = (stream.pubend, stream_epoch, f"{peer}@" if leaf else cell)
+        receiver = self.world.hosts[peer]
+        cell: CellId = receiver.cell
+        tree = self.global_state.tree_of(receiver)
+        if self._views.get(peer) is not tree:
+            self._views[peer] = tree
+            self._obliged = {key: each for key, each in self._obliged.items() if key[2] != peer}
+        key = (stream.pubend, stream_epoch, f"{peer}@" if leaf else peer)
         found = self._obliged.get(key)
         if found is None:
             phb_cell = self.global_state.phb_cell(stream)
             found = self._obliged[key] = [
                 (self.world.hosts[shb.broker], entry.time)
                 for shb, entry in record.entries
-                if (
-                    shb == ShbId(peer, cell)
-                    if leaf
-                    else self.global_state.is_behind(shb.cell, cell, phb_cell)
-                )
+                if (shb == ShbId(peer, cell) if leaf else tree.is_behind(shb.cell, cell, phb_cell))
             ]
         return found
 
@@ -146,6 +158,10 @@ class SilenceInvariant(Invariant):
         """Check the ranges that are new since this step; check all if a filter has started."""
         del event
         me = process.host.broker
+        tree = self.global_state.tree_of(process.host)
+        if self._looked_with.setdefault(me, tree) is not tree:
+            self._looked_with[me] = tree
+            self._held[me] = {}
         held = self._held[me]
         for routed in machine.components.router.routed.values():
             stream = routed.stream

@@ -4,6 +4,7 @@ of it.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -92,25 +93,17 @@ class StartInvariant(Invariant):
         self._facts: dict[PubendId, dict[ShbId, list[_Fact]]] = {}
         self._looked: dict[BrokerId, tuple[int, ...]] = {}
         """State from which a change of a broker's tables or pubends is detected."""
-        self._known_pubends: dict[BrokerId, set[PubendId]] = {
-            each: set() for each in self.world.hosts
-        }
+        self._known_pubends: dict[BrokerId, set[PubendId]] = defaultdict(set)
         """All pubends that a broker has heard of."""
-        self._confirmed: dict[BrokerId, dict[str, _Confirmed]] = {
-            each: {} for each in self.world.hosts
-        }
+        self._confirmed: dict[BrokerId, dict[str, _Confirmed]] = defaultdict(dict)
         """What was last confirmed to the client, by the name of the subscription."""
         self._notified_clients: list[str] = []
-        self._client_positions: dict[BrokerId, set[tuple[str, PubendId]]] = {
-            each: set() for each in self.world.hosts
-        }
+        self._client_positions: dict[BrokerId, set[tuple[str, PubendId]]] = defaultdict(set)
         """The pubends for which the client of a subscription presented a position."""
-        self._resumed: dict[BrokerId, dict[str, _Resumed]] = {each: {} for each in self.world.hosts}
+        self._resumed: dict[BrokerId, dict[str, _Resumed]] = defaultdict(dict)
         """What clients that came from another broker have presented, by the name of the
         subscription."""
-        self._expected_starts: dict[BrokerId, list[_ExpectedStart]] = {
-            each: [] for each in self.world.hosts
-        }
+        self._expected_starts: dict[BrokerId, list[_ExpectedStart]] = defaultdict(list)
 
     def message_handlers(self) -> Mapping[type, MessageHandler]:
         """Handle the notices that confirm a subscription."""

@@ -213,7 +213,9 @@ class TableInvariant(Invariant):
     def _tables_max(self, process: SimulatedProcess, name: str, edge: Edge) -> int:
         if edge.leaf is not None:
             return 2
-        around = process.host.neighbourhood
+        machine = process.machine
+        assert isinstance(machine, Broker)
+        around = machine.neighbourhood
         return 1 + sum(
             len(cell.brokers) for cell in around.cells if around.direction(cell.name) == name
         )
