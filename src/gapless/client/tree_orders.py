@@ -151,7 +151,7 @@ def ordered(
     bounds: PlanBoundOptions,
 ) -> TreeOrder:
     """Return the order of a tree, with the plan that leads there."""
-    kept = bounds._replace(keep=[cell_named(each, present) for each in bounds.keep])
+    kept = bounds._replace(keep=[_kept(each, present) for each in bounds.keep])
     plan = plan_between(
         present,
         wanted,
@@ -161,6 +161,12 @@ def ordered(
         keep=kept.keep,
     )
     return TreeOrder(plan, newcomers, kept)
+
+
+def _kept(name: CellId, present: CellTree) -> CellId:
+    """Return the id of a cell to keep; the planner refuses one that does not exist."""
+    known = any(each.partition("#")[0] == name for each in present)
+    return cell_named(name, present) if known else name
 
 
 Addresses: TypeAlias = Sequence[str]

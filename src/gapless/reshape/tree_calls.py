@@ -19,6 +19,7 @@ from gapless.messages.reshape import (
     OpReply,
     OpRequest,
     ReadmitBroker,
+    RefusalReason,
     TakeOverCell,
     TakeoverReply,
 )
@@ -89,8 +90,11 @@ class OperatorTreeCalls:
 
         def found(record: CellRecord | None) -> None:
             if record is None:
-                reason = f"no cell has a broker {call.broker}"
-                self._context.notify(client, Refused(call.request, reason))
+                text = f"no cell has a broker {call.broker}"
+                id_ = OperationRequestId("readmit", call.request)
+                refused, invalid = OperationStatus.REFUSED, RefusalReason.INVALID
+                reply = OpReply(call.request, id_, refused, reason=invalid, text=text)
+                self._context.notify(client, reply)
                 return
             id_ = OperationRequestId(f"readmit {call.broker} {client}"[:200], call.request)
             member = CellMember(call.broker)

@@ -11,7 +11,6 @@ It may be a process of its own (:mod:`.process`) or one of several in an event l
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
@@ -20,6 +19,7 @@ from gapless.audit.brokers import BrokerAudit
 from gapless.broker import Broker
 from gapless.broker.joining import joined_neighbourhood
 from gapless.core.address import Address
+from gapless.core.context import nothing
 from gapless.core.effects import Fetch, SetPeers, Write
 from gapless.core.errors import DiskFullError, UsageError
 from gapless.core.events import MachineEvent, Stopping
@@ -68,7 +68,7 @@ class Node:
         *,
         addresses: MutableMapping[BrokerId, Address] | None = None,
         on_failure: Callable[[BaseException], None] | None = None,
-        on_start_again: Callable[[], None] | None = None,
+        on_start_again: Callable[[], None] = nothing,
     ) -> None:
         """``on_start_again`` is called when the broker has joined a tree: another node must follow."""
         self.settings = settings
@@ -183,10 +183,9 @@ class Node:
         self.disk = DiskQueue(opened.store, loop, self._stored, ROW_BYTES_MAX)
         self.refused = opened.refused
         try:
-            joined = None
-            if self.settings.join:
-                joined = joined_neighbourhood(self.cell, opened.records)
-                self.cell = self.cell if joined is None else joined.own
+            may_join, records = self.settings.join, opened.records
+            joined = joined_neighbourhood(self.cell, records) if may_join else None
+            self.cell = self.cell if joined is None else joined.own
             self._open_audit()
             self._make(opened, joined)
             await self._bind()
@@ -217,7 +216,10 @@ class Node:
         self._repeat(
             self.links.check_idle, parameters.link_idle_timeout_ms / 1_000 / CHECKS_PER_IDLE_TIMEOUT
         )
-        self._repeat(self._log_corruptions, CORRUPTION_LOG_INTERVAL_S)
+        pubends = self.broker.components.pubends
+        self._repeat(
+            lambda: self._corruption_log.review(pubends.corruptions), CORRUPTION_LOG_INTERVAL_S
+        )
         self.disk_watch.review()
         self._repeat(self.disk_watch.review, SPACE_CHECK_INTERVAL_S)
         self._repeat(self.driver.start_step_window, STEP_WINDOW_S)
@@ -242,7 +244,6 @@ class Node:
         neighbourhood = joined or overlay.topology_with_addresses().neighbourhood(
             settings.cell, parameters.neighbourhood_radius
         )
-        is_alone = settings.join and joined is None
         self.broker = Broker(
             settings.name,
             self.cell,
@@ -254,7 +255,7 @@ class Node:
             corrupt_subscriptions=opened.subscriptions,
             addresses=self.addresses,
             overlay=overlay.name,
-            may_join=is_alone,
+            may_join=settings.join and joined is None,
         )
         self.driver = self.driver_class(self.broker, self, self._loop, self._fail)
         handle, handle_all = self.driver.handle, self.driver.handle_all
@@ -277,7 +278,7 @@ class Node:
             self.links,
             self._log,
             self._authenticator,
-            takes_clients=not is_alone,
+            takes_clients=joined is not None or not settings.join,
         )
         self._is_made = True
 
@@ -330,9 +331,6 @@ class Node:
             who = "holders of a token, unencrypted" if is_required else "anyone, with all rights"
             log.warning("open to other computers", address=str(self._address), lets_in=who)
 
-    def _log_corruptions(self) -> None:
-        self._corruption_log.review(self.broker.components.pubends.corruptions)
-
     # --- effects of the machine (EffectHandler) ------------------------------------------------
 
     def send(self, peer: BrokerId, packet: Any) -> None:
@@ -354,8 +352,7 @@ class Node:
     def start_again(self) -> None:
         """End this node in favour of another one."""
         self._log.info("broker has joined a tree and starts again")
-        if self._on_start_again is not None:
-            self._on_start_again()
+        self._on_start_again()
 
     def write(self, write: Write) -> None:
         """Make changes durable; publishers are paused while too many bytes are pending."""
@@ -494,7 +491,8 @@ class Node:
         if self._is_made:
             self.clients.filters.close()
             await self.links.stop_dialling()
-        await self._wait_for_connections()
+        timeout_s = self.settings.parameters.shutdown_timeout_ms / 1_000
+        await self._connections.closed_within(timeout_s, FramedConnection.abort)
         self._stopped = True
         if self._is_made:
             self.driver.stop()
@@ -504,12 +502,3 @@ class Node:
         await self._loop.run_in_executor(None, self.disk.close)
         if self._audit is not None:
             self._audit.close()
-
-    async def _wait_for_connections(self) -> None:
-        """Let all connections send their pending data; abort those that need too long."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self.settings.parameters.shutdown_timeout_ms / 1_000):
-                await self._connections.all_closed()
-        for connection in self._connections:
-            connection.abort()
-        await self._connections.all_closed()
