@@ -60,7 +60,7 @@ CALLS: list[tuple[Callable[[int], Any], type]] = [
     (lambda number: OpRequest(number, NO_PLAN, OperationKind.SHIFT, ("a", "b", "c")), OpReply),
     (lambda number: ReadmitBroker(number, "b7"), OpReply),
     (lambda number: ApplyPlan(number, "p", (), ("a",), ()), PlanReply),
-    (lambda number: AbortPlan(number), PlanAborted),
+    (AbortPlan, PlanAborted),
     (lambda number: TakeOverCell(number, ()), TakeoverReply),
     (lambda number: ClosePubend(number, PubendId("quotes")), ClosePubendReply),
 ]

@@ -25,7 +25,6 @@ from gapless.core.errors import DiskFullError, UsageError
 from gapless.core.events import MachineEvent, Stopping
 from gapless.core.ids import BrokerId
 from gapless.core.limits import ROW_BYTES_MAX
-from gapless.core.version import PROTOCOL_VERSIONS, VERSION
 from gapless.overlay.neighbourhood import Neighbourhood
 from gapless.runtime.acceptor import Acceptor
 from gapless.runtime.authentication import Authenticator
@@ -35,7 +34,7 @@ from gapless.runtime.corruption_log import CORRUPTION_LOG_INTERVAL_S, Corruption
 from gapless.runtime.disk_queue import DiskQueue
 from gapless.runtime.disk_space import SPACE_CHECK_INTERVAL_S, DiskWatch, with_log_limits
 from gapless.runtime.driver import Driver, read_clocks
-from gapless.runtime.health import Health, health_page
+from gapless.runtime.health import Health, health_of, health_page
 from gapless.runtime.http import WebServer
 from gapless.runtime.links import CHECKS_PER_IDLE_TIMEOUT, BrokerLinks
 from gapless.runtime.logs import StructuredLog
@@ -146,26 +145,7 @@ class Node:
 
     def health(self) -> Health:
         """Return the state for operators and monitoring."""
-        return Health(
-            broker=self.name,
-            cell=self.cell,
-            overlay=self.settings.overlay.name,
-            incarnation=self.broker.context.identity.incarnation,
-            version=VERSION,
-            protocols=PROTOCOL_VERSIONS,
-            status="ok" if self.is_running else "stopping",
-            url=self.url,
-            uptime_s=round(self.uptime_s, 3),
-            links=self.links.open_peers,
-            links_missing=sorted(self.links.peers.difference(self.links.open_peers)),
-            refused=self.refused,
-            disk_free_bytes=self.disk_watch.space and self.disk_watch.space.free,
-            disk_warning=self.disk_watch.warning,
-            corrupt={
-                str(pubend): why
-                for pubend, why in self.broker.components.pubends.corruptions.items()
-            },
-        )
+        return health_of(self)
 
     # --- starting ------------------------------------------------------------------------------
 
@@ -216,10 +196,7 @@ class Node:
         self._repeat(
             self.links.check_idle, parameters.link_idle_timeout_ms / 1_000 / CHECKS_PER_IDLE_TIMEOUT
         )
-        pubends = self.broker.components.pubends
-        self._repeat(
-            lambda: self._corruption_log.review(pubends.corruptions), CORRUPTION_LOG_INTERVAL_S
-        )
+        self._repeat(self._log_corruptions, CORRUPTION_LOG_INTERVAL_S)
         self.disk_watch.review()
         self._repeat(self.disk_watch.review, SPACE_CHECK_INTERVAL_S)
         self._repeat(self.driver.start_step_window, STEP_WINDOW_S)
@@ -330,6 +307,9 @@ class Node:
             is_required = self._authenticator is not None and self._authenticator.is_required
             who = "holders of a token, unencrypted" if is_required else "anyone, with all rights"
             log.warning("open to other computers", address=str(self._address), lets_in=who)
+
+    def _log_corruptions(self) -> None:
+        self._corruption_log.review(self.broker.components.pubends.corruptions)
 
     # --- effects of the machine (EffectHandler) ------------------------------------------------
 
