@@ -251,7 +251,7 @@ def _with_newcomer(
     start: bool,
 ) -> Any:
     """Do work with a new broker that runs, or that ``gapless up`` starts and, if it fails, stops."""
-    from gapless.core.errors import GaplessError, UsageError
+    from gapless.core.errors import GaplessError, OutcomeUnknownError, UsageError
     from gapless.runtime.overlay_socket import request_supervisor
 
     if start and data is None:
@@ -270,6 +270,8 @@ def _with_newcomer(
         done = call_broker(
             url, lambda session: work(session, found), deadline_s=deadline, token_file=token_file
         )
+    except OutcomeUnknownError:
+        raise  # the broker may be appended later
     except GaplessError:
         request_supervisor(data, {"do": "stop", "broker": broker})
         raise
@@ -283,9 +285,9 @@ def _stop(data: Path | None, brokers: tuple[str, ...], url: str, token_file: Pat
 
     if data is None:
         return
+    _rewrite(data, url, token_file)
     for broker in brokers:
         request_supervisor(data, {"do": "stop", "broker": broker})
-    _rewrite(data, url, token_file)
 
 
 def _rewrite(data: Path, url: str, token_file: Path | None) -> None:

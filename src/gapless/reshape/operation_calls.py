@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from gapless.core.context import Context
 from gapless.core.ids import BrokerId
 from gapless.core.parameters import microseconds
-from gapless.core.reshape_limits import OPERATIONS_WAITING_MAX
+from gapless.core.reshape_limits import OPERATIONS_KEPT, OPERATIONS_WAITING_MAX
 from gapless.messages.records.reshape import OperationPhase
 from gapless.messages.reshape import (
     NO_OPERATION,
@@ -85,6 +85,8 @@ class OperationCalls:
         self._working: dict[OperationRequestId, _Attempts] = {}
         self.ended: dict[str, int] = {}
         """How many requests have ended, by outcome."""
+        self._times: dict[OperationRequestId, int] = {}
+        """The times of the operations that were done last, for requests that are repeated."""
         self.time_us = 0
         """The time that the finished operations have taken, from the request on."""
 
@@ -97,7 +99,8 @@ class OperationCalls:
         """Work on a request; ``answer`` is called once."""
         known = self._coordinator.find(request.id)
         if known is not None and known.phase is OperationPhase.FINISHED:
-            answer(OpReply(request.request, request.id, OperationStatus.DONE, known.op))
+            done = OpReply(request.request, request.id, OperationStatus.DONE, known.op)
+            answer(replace(done, time_us=self._times.get(request.id, 0)))
             return
         if request.id in self._working or (known is not None and known.participants):
             op = NO_OPERATION if known is None else known.op
@@ -156,11 +159,17 @@ class OperationCalls:
             self._count("done")
             took_us = self._context.now - attempts.begun_at
             self.time_us += took_us
+            self._note_time(request.id, took_us)
             done = OpReply(request.request, request.id, OperationStatus.DONE, attempts.op)
             attempts.answer(replace(done, time_us=took_us))
         else:
             self._count(why.reason.name.lower())
             attempts.answer(self._refused(request, attempts.op, why))
+
+    def _note_time(self, request: OperationRequestId, took_us: int) -> None:
+        self._times[request] = took_us
+        if len(self._times) > OPERATIONS_KEPT:
+            del self._times[next(iter(self._times))]
 
     def _refused(self, request: OpRequest, op: OperationId, why: Refusal) -> OpReply:
         leader = ""

@@ -143,6 +143,12 @@ class OverlayDirectory:
         self._newcomers[broker.name] = metrics
         self._write(broker.config_path, self._config(broker, _OVERLAY, metrics, join=True))
 
+    def set_broker_aside(self, broker: BrokerProcess) -> None:
+        """Rename the directory of a broker that is in no tree, so that its name is free again."""
+        self._newcomers.pop(broker.name, None)
+        if broker.directory.exists():
+            set_aside(broker.directory, ".stopped")
+
     def rewrite(self, overlay: OverlayConfig, brokers: Sequence[BrokerProcess]) -> list[Path]:
         """Write the present tree; return the edited files, which are kept as they are."""
         self.kept.clear()

@@ -250,20 +250,21 @@ class Supervisor:
         )
         await broker.settled.wait()
         if broker.stage is ProcessStage.FAILED:
-            self.brokers.remove(broker)
-            await self._end(broker)
+            await self.stop_broker(name)
             raise UsageError(
                 f"the broker {name} cannot start: {broker.trouble or broker.log_tail()}"
             )
         return str(broker.address)
 
     async def stop_broker(self, name: BrokerId) -> None:
-        """Stop a broker for good."""
+        """Stop a broker for good; one that is in no tree leaves its name to another one."""
         broker = next((each for each in self.brokers if each.name == name), None)
         if broker is None:
             raise UsageError(f"no broker {shortened(name)} runs here")
         await self._end(broker)
         self.brokers.remove(broker)
+        if self.overlay.cell_of(name) is None:
+            self._directory.set_broker_aside(broker)
 
     def write_tree(
         self, cells: dict[CellId, list[BrokerId]], edges: list[tuple[CellId, CellId]]
