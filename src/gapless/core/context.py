@@ -19,7 +19,16 @@ import heapq
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gapless.core.effects import Effect, Fetch, LinkTarget, Notify, Send, SetPeers, Write
+from gapless.core.effects import (
+    Effect,
+    Fetch,
+    LinkTarget,
+    Notify,
+    Send,
+    SetPeers,
+    StartAgain,
+    Write,
+)
 from gapless.core.events import Fetched, Written
 from gapless.core.ids import BrokerId, CellId, ShbId
 from gapless.core.message_counts import MessageCounts
@@ -134,6 +143,10 @@ class Context:
     ) -> None:
         """Keep links with exactly these brokers."""
         self.effects.append(SetPeers(peers, control, admitted))
+
+    def start_again(self) -> None:
+        """End this incarnation, and start the next one."""
+        self.effects.append(StartAgain())
 
     def notify(self, client: str, notice: Any) -> None:
         """Send a message to a client."""

@@ -70,6 +70,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     op_backoff_max_ms: int = 3_200
     op_attempts: int = 8
     """How often a coordinator attempts an operation that participants refuse."""
+    op_request_ms: int = 60_000
+    """How long a broker waits for the leader that carries out an operation for an operator."""
 
     # feeds
     attach_timeout_ms: int = 1_000

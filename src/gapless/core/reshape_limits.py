@@ -10,8 +10,11 @@ __all__ = [
     "OPERATIONS_WAITING_MAX",
     "OPERATION_CELLS_MAX",
     "OPERATION_PARTICIPANTS_MAX",
+    "OVERLAY_REQUEST_BYTES_MAX",
     "REMAINDERS_NAMED_MAX",
     "REMAINDER_CHARACTERS_MAX",
+    "TAKEOVER_ANSWERS_MAX",
+    "TREE_REQUESTS_MAX",
 ]
 
 OPERATION_CELLS_MAX: Final = 3
@@ -32,6 +35,15 @@ NEIGHBOURHOOD_CELLS_MAX: Final = 4_096
 
 REMAINDERS_NAMED_MAX: Final = 16
 """Things that are left at a cell which a refused DETACH names."""
+
+TREE_REQUESTS_MAX: Final = 32
+"""Operations that clients of one broker wait for at once. A further one is refused for now."""
+
+TAKEOVER_ANSWERS_MAX: Final = 8
+"""Requests for one takeover, most of them repeated ones, that are answered at its end."""
+
+OVERLAY_REQUEST_BYTES_MAX: Final = 4_194_304
+"""Bytes of a request to the supervisor of an overlay: the tree of some ten thousand cells."""
 
 REMAINDER_CHARACTERS_MAX: Final = 300
 """Characters of such a thing: room for a name."""

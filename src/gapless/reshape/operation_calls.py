@@ -1,4 +1,4 @@
-"""Requests of operators and other brokers for operations: attempts, repetitions, replies (RS-6).
+"""Requests for operations at their coordinator: attempts, repetitions, replies (RS-6).
 
 A request is attempted again after a refusal that may pass: another operation has the lock, a record
 was old, or a session was missing. The wait before an attempt is drawn between nothing and a bound
@@ -8,26 +8,24 @@ that doubles. A request that is repeated while it is worked on is answered with 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Collection
+from typing import Final
+
+from msgspec.structs import replace
 
 from gapless.core.context import Context
+from gapless.core.ids import BrokerId
 from gapless.core.parameters import microseconds
-from gapless.core.reshape_limits import OPERATIONS_WAITING_MAX
-from gapless.messages.clients import Refused
-from gapless.messages.overlay import CellMember
+from gapless.core.reshape_limits import OPERATIONS_KEPT, OPERATIONS_WAITING_MAX
 from gapless.messages.records.reshape import OperationPhase
 from gapless.messages.reshape import (
     NO_OPERATION,
     OperationId,
-    OperationKind,
     OperationRequestId,
     OperationStatus,
     OpReply,
     OpRequest,
-    ReadmitBroker,
     RefusalReason,
-    TakeOverCell,
     TakeoverReply,
 )
 from gapless.reshape.cell_records import CellRecords
@@ -71,7 +69,7 @@ class _Attempts:
 
 
 class OperationCalls:
-    """Answers requests for operations, takeovers and readmissions."""
+    """Answers requests for the operations that this broker coordinates, and for its takeovers."""
 
     def __init__(
         self,
@@ -87,27 +85,22 @@ class OperationCalls:
         self._working: dict[OperationRequestId, _Attempts] = {}
         self.ended: dict[str, int] = {}
         """How many requests have ended, by outcome."""
+        self._times: dict[OperationRequestId, int] = {}
+        """The times of the operations that were done last, for requests that are repeated."""
         self.time_us = 0
         """The time that the finished operations have taken, from the request on."""
-        self.handlers: Mapping[type, Callable[[str, Any], None]] = {
-            OpRequest: self._client_asked,
-            TakeOverCell: self._take_over,
-            ReadmitBroker: self._readmit,
-        }
 
     @property
     def working(self) -> int:
         """How many requests are worked on."""
         return len(self._working)
 
-    def _client_asked(self, client: str, request: OpRequest) -> None:
-        self.asked(request, lambda reply: self._context.notify(client, reply))
-
     def asked(self, request: OpRequest, answer: Answer) -> None:
         """Work on a request; ``answer`` is called once."""
         known = self._coordinator.find(request.id)
         if known is not None and known.phase is OperationPhase.FINISHED:
-            answer(OpReply(request.request, request.id, OperationStatus.DONE, known.op))
+            done = OpReply(request.request, request.id, OperationStatus.DONE, known.op)
+            answer(replace(done, time_us=self._times.get(request.id, 0)))
             return
         if request.id in self._working or (known is not None and known.participants):
             op = NO_OPERATION if known is None else known.op
@@ -164,12 +157,19 @@ class OperationCalls:
         del self._working[request.id]
         if why is None:
             self._count("done")
-            self.time_us += self._context.now - attempts.begun_at
+            took_us = self._context.now - attempts.begun_at
+            self.time_us += took_us
+            self._note_time(request.id, took_us)
             done = OpReply(request.request, request.id, OperationStatus.DONE, attempts.op)
-            attempts.answer(done)
+            attempts.answer(replace(done, time_us=took_us))
         else:
             self._count(why.reason.name.lower())
             attempts.answer(self._refused(request, attempts.op, why))
+
+    def _note_time(self, request: OperationRequestId, took_us: int) -> None:
+        self._times[request] = took_us
+        if len(self._times) > OPERATIONS_KEPT:
+            del self._times[next(iter(self._times))]
 
     def _refused(self, request: OpRequest, op: OperationId, why: Refusal) -> OpReply:
         leader = ""
@@ -188,24 +188,15 @@ class OperationCalls:
     def _count(self, outcome: str) -> None:
         self.ended[outcome] = self.ended.get(outcome, 0) + 1
 
-    # --- takeover and readmission ----------------------------------------------------------------
+    # --- takeover --------------------------------------------------------------------------------
 
-    def _take_over(self, client: str, call: TakeOverCell) -> None:
-        def ended(reply: TakeoverReply) -> None:
+    def take_over(
+        self, replaced: Collection[BrokerId], ended: Callable[[TakeoverReply], None]
+    ) -> str | None:
+        """Begin a takeover of the own cell; return why it cannot begin."""
+
+        def counted(reply: TakeoverReply) -> None:
             self._count("takeover" if reply.done else "takeover given up")
-            numbered = TakeoverReply(
-                call.request, reply.done, reply.term, reply.cells, reply.text, reply.silent
-            )
-            self._context.notify(client, numbered)
+            ended(reply)
 
-        reason = self._candidate.declare(call.replaced, ended)
-        if reason is not None:
-            self._context.notify(client, Refused(call.request, reason))
-
-    def _readmit(self, client: str, call: ReadmitBroker) -> None:
-        own = self._records.own
-        id_ = OperationRequestId(f"readmit {call.broker}"[:200], call.request)
-        request = OpRequest(
-            call.request, id_, OperationKind.READMIT, (own,), CellMember(call.broker)
-        )
-        self._client_asked(client, request)
+        return self._candidate.declare(replaced, counted)
