@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gapless import connect
+from gapless.client import Publisher
 from gapless.client.overlay import OverlayTree
 from gapless.core.errors import GaplessError, OperationRefusedError, UsageError
 from gapless.runtime import Supervisor, generate, load_overlay
@@ -49,9 +50,13 @@ class Load:
     async def publish(self) -> None:
         async with connect(self._urls[0]) as session, session.publisher("trades") as publisher:
             while not self._stopped.is_set():
-                self.published += 1
-                await publisher.publish({"n": self.published})
+                await self._publish_next(publisher)
                 await asyncio.sleep(0.005)
+            await self._publish_next(publisher)  # the reader waits for it
+
+    async def _publish_next(self, publisher: Publisher) -> None:
+        self.published += 1
+        await publisher.publish({"n": self.published})
 
     async def read(self) -> None:
         async with (
