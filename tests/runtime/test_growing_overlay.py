@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from gapless import connect
-from gapless.client import Publisher
 from gapless.client.overlay import OverlayTree
 from gapless.core.errors import GaplessError, OperationRefusedError, UsageError
 from gapless.runtime import Supervisor, generate, load_overlay
@@ -50,13 +49,11 @@ class Load:
     async def publish(self) -> None:
         async with connect(self._urls[0]) as session, session.publisher("trades") as publisher:
             while not self._stopped.is_set():
-                await self._publish_next(publisher)
+                self.published += 1
+                await publisher.publish({"n": self.published})
                 await asyncio.sleep(0.005)
-            await self._publish_next(publisher)  # the reader waits for it
-
-    async def _publish_next(self, publisher: Publisher) -> None:
-        self.published += 1
-        await publisher.publish({"n": self.published})
+            self.published += 1
+            await publisher.publish({"n": self.published, "last": True})
 
     async def read(self) -> None:
         async with (
@@ -65,7 +62,7 @@ class Load:
         ):
             async for event in events:
                 self.seen.append(event.attributes["n"])  # type: ignore[arg-type]
-                if self._stopped.is_set() and len(self.seen) >= self.published:
+                if "last" in event.attributes:
                     return
 
     def stop(self) -> None:
