@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from gapless.core.context import StepTime
 from gapless.core.effects import Write
 from gapless.core.events import Written
-from gapless.core.ids import PubendId
+from gapless.core.ids import PubendId, ShbId
 from gapless.core.limits import (
     NACK_RANGES_MAX,
     REPORT_ITEMS_MAX,
@@ -19,8 +20,7 @@ from gapless.core.limits import (
 )
 from gapless.core.parameters import DEFAULTS
 from gapless.core.ticks import TickRange
-from gapless.messages.streams import AckReport, DefineMemberSet, Member, Nack
-from gapless.routing.reports import Groups, grouped
+from gapless.messages.streams import AckReport, DefineMemberSet, Nack
 from tests.routing.test_reports import STOCKS, Relay, member
 
 MEMBERS = tuple(member(f"s{number}") for number in range(100))
@@ -161,23 +161,24 @@ def test_no_parameter_allows_a_longer_nack() -> None:
         msgspec.structs.replace(DEFAULTS, nack_ranges_max=NACK_RANGES_MAX + 1)
 
 
-def test_reports_that_wait_for_a_feeder_are_not_grouped_again_in_every_step(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_reports_that_wait_for_a_feeder_are_not_looked_at_in_every_step() -> None:
     """Otherwise each step with a new member looks at all reports that wait."""
     relay = Relay()
     relay.feeds = None
-    looked: list[int] = []
+    relay.receives("x", ["s"], STOCKS, 5)
+    looked: list[ShbId] = []
 
-    def counted(reports: list[tuple[int, Member]], groups_max: int) -> Groups:
-        looked.append(len(reports))
-        return grouped(reports, groups_max)
+    class Counted(dict[ShbId, Any]):
+        def __getitem__(self, shb: ShbId) -> Any:
+            looked.append(shb)
+            return super().__getitem__(shb)
 
-    monkeypatch.setattr("gapless.routing.reports.grouped", counted)
+    last = relay.reports._last_reports
+    last[STOCKS] = Counted(last[STOCKS])
     for number in range(50):
         relay.receives("x", [f"s{number}"], STOCKS, 5)
         relay.reports.flush()
+    assert looked == []
     relay.feeds = "up"
     relay.run(ms=600)
-    assert looked == [50]
-    assert [len(names) for names in relay.passed_on()] == [50]
+    assert [len(names) for names in relay.passed_on()] == [51]

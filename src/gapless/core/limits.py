@@ -1,10 +1,8 @@
 """All fixed limits of gapless, each with its reason.
 
-The limits that an operator may set are in :mod:`.parameters`, those of requests to named brokers in
-:mod:`.request_limits`.
-
-When a limit is reached, an error names it or a documented behaviour follows. Nothing is cut off
-silently.
+The limits that an operator may set are in :mod:`.parameters`. Other files of this package whose
+names end in ``limits`` have those of single components. When a limit is reached, an error names it
+or a documented behaviour follows. Nothing is cut off silently.
 """
 
 from __future__ import annotations

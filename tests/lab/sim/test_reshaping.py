@@ -16,6 +16,7 @@ from gapless.messages.records import (
     PutRecord,
     StorageChange,
 )
+from gapless.messages.records.reshape import LOCK_KEY
 from gapless.messages.reshape import (
     OperationId,
     OperationKind,
@@ -179,7 +180,7 @@ def happen(run: SimulationRun, invariant: Invariant, *changes: tuple[str, Storag
         invariant.durable(host, change)
 
 
-UNLOCK = DeleteRecord(("operation_lock",))
+UNLOCK = DeleteRecord(LOCK_KEY)
 
 
 def test_an_operation_with_all_its_locks_breaks_nothing() -> None:

@@ -15,6 +15,7 @@ from gapless.messages.records import (
     PutRecord,
     StorageChange,
 )
+from gapless.messages.records.reshape import LOCK_KEY
 from gapless.messages.reshape import OperationId
 from gapless_lab.sim.invariants.global_state import GlobalState, broker_of
 from gapless_lab.sim.invariants.monitor import Invariant
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from gapless_lab.sim.world import SimulatedHost, World
 
 __all__ = ["OperationInvariant"]
-
-_LOCK = ("operation_lock",)
 
 
 class OperationInvariant(Invariant):
@@ -51,7 +50,7 @@ class OperationInvariant(Invariant):
 
     def durable(self, host: SimulatedHost, change: StorageChange) -> None:
         """Look at a lock, a phase of an operation, or the records of a step."""
-        if type(change) is DeleteRecord and change.key == _LOCK:
+        if type(change) is DeleteRecord and change.key == LOCK_KEY:
             self._unlocked(host)
         elif type(change) is PutRecord:
             match change.record:
