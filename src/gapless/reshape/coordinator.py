@@ -344,8 +344,9 @@ class Coordinator:
     def session_opened(self, broker: BrokerId) -> None:
         """Repeat at once what a broker has not answered, because messages may be lost."""
         for operation in [*self._operations.values()]:
-            asked = self._next(operation)
-            if operation.is_asking and asked is not None and asked.broker == broker:
+            asked, newcomer = self._next(operation), operation.newcomer
+            awaits_newcomer = operation.is_asking and asked is not None and asked == newcomer
+            if awaits_newcomer and newcomer is not None and newcomer.broker == broker:
                 self._ask_next(operation)
             if operation.record.phase is not OperationPhase.PREPARING:
                 for each in self._unanswered(operation):
