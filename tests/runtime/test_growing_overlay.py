@@ -52,6 +52,8 @@ class Load:
                 self.published += 1
                 await publisher.publish({"n": self.published})
                 await asyncio.sleep(0.005)
+            self.published += 1
+            await publisher.publish({"n": self.published, "last": True})
 
     async def read(self) -> None:
         async with (
@@ -60,7 +62,7 @@ class Load:
         ):
             async for event in events:
                 self.seen.append(event.attributes["n"])  # type: ignore[arg-type]
-                if self._stopped.is_set() and len(self.seen) >= self.published:
+                if "last" in event.attributes:
                     return
 
     def stop(self) -> None:

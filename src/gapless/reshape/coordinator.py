@@ -181,6 +181,7 @@ class Coordinator:
             return  # aborted before its record was durable
         assert asked is not None
         assert proposal is not None
+        operation.begin_asking()
         prepare = OpPrepare(
             record.op,
             record.kind,
@@ -343,6 +344,10 @@ class Coordinator:
     def session_opened(self, broker: BrokerId) -> None:
         """Repeat at once what a broker has not answered, because messages may be lost."""
         for operation in [*self._operations.values()]:
+            asked, newcomer = self._next(operation), operation.newcomer
+            awaits_newcomer = operation.is_asking and asked is not None and asked == newcomer
+            if awaits_newcomer and newcomer is not None and newcomer.broker == broker:
+                self._ask_next(operation)
             if operation.record.phase is not OperationPhase.PREPARING:
                 for each in self._unanswered(operation):
                     if each.broker == broker:

@@ -49,6 +49,8 @@ class OperationRun:
         self.answered: set[CellId] = set()
         """The cells whose participants have answered the message of the present phase."""
         self.has_spread = False
+        self.is_asking = False
+        """Whether the operation is durable and participants are asked for locks."""
         """Whether the decision may be applied here and at all members (RS-7)."""
         self._ended = ended
         self._timer: Timer | None = None
@@ -100,6 +102,10 @@ class OperationRun:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def begin_asking(self) -> None:
+        """Note that the operation is durable, so that participants may be asked."""
+        self.is_asking = True
 
     @property
     def newcomer(self) -> Participant | None:
