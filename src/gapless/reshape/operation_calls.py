@@ -32,6 +32,7 @@ from gapless.messages.reshape import (
 )
 from gapless.reshape.cell_records import CellRecords
 from gapless.reshape.coordinator import Coordinator
+from gapless.reshape.operation_times import OperationTimes
 from gapless.reshape.proposals import Refusal
 from gapless.reshape.takeover import TakeoverCandidate
 
@@ -85,10 +86,7 @@ class OperationCalls:
         self._coordinator = coordinator
         self._candidate = candidate
         self._working: dict[OperationRequestId, _Attempts] = {}
-        self.ended: dict[str, int] = {}
-        """How many requests have ended, by outcome."""
-        self.time_us = 0
-        """The time that the finished operations have taken, from the request on."""
+        self.times = OperationTimes()
         self.handlers: Mapping[type, Callable[[str, Any], None]] = {
             OpRequest: self._client_asked,
             TakeOverCell: self._take_over,
@@ -163,12 +161,12 @@ class OperationCalls:
         request = attempts.request
         del self._working[request.id]
         if why is None:
-            self._count("done")
-            self.time_us += self._context.now - attempts.begun_at
+            time_us = self._context.now - attempts.begun_at
+            self.times.finished(attempts.op, request.kind, time_us)
             done = OpReply(request.request, request.id, OperationStatus.DONE, attempts.op)
             attempts.answer(done)
         else:
-            self._count(why.reason.name.lower())
+            self.times.count(why.reason.name.lower())
             attempts.answer(self._refused(request, attempts.op, why))
 
     def _refused(self, request: OpRequest, op: OperationId, why: Refusal) -> OpReply:
@@ -185,14 +183,11 @@ class OperationCalls:
             leader,
         )
 
-    def _count(self, outcome: str) -> None:
-        self.ended[outcome] = self.ended.get(outcome, 0) + 1
-
     # --- takeover and readmission ----------------------------------------------------------------
 
     def _take_over(self, client: str, call: TakeOverCell) -> None:
         def ended(reply: TakeoverReply) -> None:
-            self._count("takeover" if reply.done else "takeover given up")
+            self.times.count("takeover" if reply.done else "takeover given up")
             numbered = TakeoverReply(
                 call.request, reply.done, reply.term, reply.cells, reply.text, reply.silent
             )

@@ -1,0 +1,54 @@
+"""How long operations take, from the request to the end (HA, section V).
+
+The time contains refused attempts and the waits between them, because the operator waits for them
+too. Of the newest finished operations each time is kept, by the id of the last attempt.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from gapless.core.reshape_limits import OPERATION_TIMES_KEPT
+from gapless.messages.reshape import OperationId, OperationKind
+
+__all__ = ["OperationTime", "OperationTimes"]
+
+
+class OperationTime(NamedTuple):
+    """A finished operation."""
+
+    op: OperationId
+    kind: OperationKind
+    time_us: int
+
+
+class OperationTimes:
+    """The ended requests of operations at their coordinator."""
+
+    def __init__(self) -> None:
+        self.ended: dict[str, int] = {}
+        """How many requests have ended, by outcome."""
+        self.done = 0
+        """How many operations are finished."""
+        self.time_us = 0
+        """The time that they have taken together."""
+        self.longest_us = 0
+        self._newest: deque[OperationTime] = deque(maxlen=OPERATION_TIMES_KEPT)
+
+    @property
+    def newest(self) -> tuple[OperationTime, ...]:
+        """The newest finished operations, oldest first."""
+        return tuple(self._newest)
+
+    def count(self, outcome: str) -> None:
+        """Count a request that has ended without a finished operation."""
+        self.ended[outcome] = self.ended.get(outcome, 0) + 1
+
+    def finished(self, op: OperationId, kind: OperationKind, time_us: int) -> None:
+        """An operation is finished, so long after its request."""
+        self.count("done")
+        self.done += 1
+        self.time_us += time_us
+        self.longest_us = max(self.longest_us, time_us)
+        self._newest.append(OperationTime(op, kind, time_us))
