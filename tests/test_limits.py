@@ -48,6 +48,7 @@ ALLOWED: dict[tuple[str, str], str] = {
     ("content/spans.py", "TEXT_MAX"): "the end of the scale of texts",
     ("packed/scan/column_filter.py", "_EXACT_MAX"): "how far floats are exact",
     ("packed/scan/column_filter.py", "_WORD_MAX"): "the highest number of a word",
+    ("runtime/overlay_socket.py", "_PATH_MAX"): "below what the system allows",
     ("runtime/overlay_config.py", "BROKERS_MAX"): "how many letters there are to name them",
 }
 

@@ -160,7 +160,7 @@ WALKS: Final = (
     Walk(publish_over_three_brokers, 40),
     Walk(subscribe, 150),
     Walk(change_filter, 55),
-    Walk(restart, 156),
+    Walk(restart, 168),
 )
 
 

@@ -8,7 +8,7 @@ from gapless.core.parameters import Parameters
 from gapless.directory.announcements import UNCONFIRMED, Announcements
 from gapless.directory.locations import PubendLocations
 from gapless.messages.overlay import FIRST_SHAPE, Announce, PubendProperties, ShapeVersion
-from gapless.overlay.neighbourhood import Neighbourhood
+from gapless.overlay.neighbourhood import Neighbourhood, Topology
 from gapless.overlay.sessions import PeerSessions
 from gapless.overlay.tree import Tree, TreeChange
 from tests.overlay.small_world import neighbourhood_of
@@ -170,3 +170,24 @@ def test_a_path_announced_in_a_future_shape_is_confirmed_when_the_shape_is_appli
     directory.reshape(neighbourhood_of("k", "ik", "jk", version=2, j=2))
     assert not directory.received("i", announcement("ij")), "j was ahead of this broker"
     assert path(directory) == "jm"
+
+
+def test_a_path_from_a_cellmate_is_not_told_to_other_cellmates() -> None:
+    # else two paths in one direction would go around for ever among three brokers of a cell
+    tree = Topology.of({"i": ["i", "i2", "i3"], "j": ["j"], "x": ["x"]}, [("i", "j"), ("i", "x")])
+    directory = Directory(tree.neighbourhood("i", radius=1))
+    directory.sessions.reached = ["i2", "i3", "x"]
+    directory.received("j", announcement("jm"))
+    assert told(directory, "i2") == told(directory, "i3") == 1, "what comes from outside"
+    assert told(directory, "x") == 1
+    directory.received("i2", announcement("jk"))
+    assert path(directory) == "jk"
+    assert told(directory, "i3") == 0
+    assert told(directory, "x") == 1
+    directory.received("i2", announcement("jk", version=2))
+    assert told(directory, "i3") == 1, "a new version goes everywhere"
+
+
+def told(directory: Directory, peer: str) -> int:
+    """Return how many announcements a peer is sent."""
+    return len(directory.context.take_messages_to(peer))

@@ -638,3 +638,28 @@ def test_an_end_that_has_not_noticed_its_lost_link_follows_the_other_over_the_re
     assert world.nodes["c"].received_messages == [("a", NOTE)]
     assert route(world, "c", "a") == ("b",)
     assert world.nodes["c"].closed == ["a"]
+
+
+# --- a step of the tree -----------------------------------------------------------------------------
+
+
+def test_no_session_opens_to_a_broker_that_leaves_while_another_of_its_sessions_ends() -> None:
+    # a and c talk over b; the link between them is back and its session is open too
+    world = SmallWorld(line("a", "b", "c"), Parameters(delta=1))
+    world.run(ms=20)
+    world.part("a", "c")
+    world.run(ms=2_000)
+    assert route(world, "a", "c") == ("b",)
+    world.mend("a", "c")
+    node = world.nodes["a"]
+    for _ in range(200):
+        world.run(ms=1)
+        if node.sessions._peers["c"].direct.is_open:
+            break
+    assert node.sessions._peers["c"].direct.is_open
+    assert route(world, "a", "c") == ("b",)
+    node.opened.clear()
+    change = node.change_tree(line("a", "b").neighbourhood("a", 2, version=2))
+    node.sessions.reshape(change)
+    assert node.opened == []
+    assert node.sessions.open_peers() == ["b"]

@@ -10,7 +10,7 @@ from gapless.core.ticks import Tick
 from gapless.messages.pubend_requests import LogHoldId
 from gapless.messages.records import LogHoldRecord, MemberRecord
 from gapless.messages.streams import Member
-from gapless.pubend.members import Members
+from gapless.pubend.members import Claim, Members
 from tests.pubend.small_disk import STOCKS, Bench
 
 HOST = ShbId("s", "s")
@@ -247,3 +247,26 @@ def test_an_old_join_request_does_not_restore_a_host_that_has_left() -> None:
     assert members.expect_member(member(membership=2), 30, 0) is not None
     members.retire(HOST)
     assert members.expect_member(member(membership=3), 30, 0) is None
+
+
+def test_reports_of_shbs_that_no_table_claims_do_not_compute_the_vector(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise the reports of a thousand SHBs in one message take a million tests of claims."""
+    vectors = 0
+    vector = Members.vector
+
+    def counted(members: Members, claim: Claim, now: int) -> dict[ShbId, VectorEntry]:
+        nonlocal vectors
+        vectors += 1
+        return vector(members, claim, now)
+
+    monkeypatch.setattr(Members, "vector", counted)
+    bench = Bench()
+    for number in range(1_000):
+        shb = ShbId(f"s{number}", "s")
+        bench.pubend.report(Member(shb, MembershipId(1, 1), True, VirtualTime(1, 1)), 5)
+    assert vectors == 0
+    bench.claims[ShbId("s7", "s")] = VectorEntry(VirtualTime(1, 1))
+    bench.pubend.report(Member(ShbId("s7", "s"), MembershipId(1, 2), True, VirtualTime(1, 1)), 5)
+    assert vectors == 1

@@ -21,19 +21,19 @@ from gapless.messages.records import PlanRecord, PutRecord
 from gapless.messages.records.plans import Newcomer, PlanOrder
 from gapless.overlay.neighbourhood import Topology
 from gapless.reshape.changes import appended, detached, shifted
-from gapless.reshape.planned_cells import states_of
-from gapless.reshape.planning.steps import StepKind
-from gapless.reshape.planning.trees import CellTree
-from gapless.reshape.planning.wanted import recorded_tree
-from gapless.reshape.plans import (
+from gapless.reshape.plan_protocols import (
     OperationRefused,
     OperationStale,
-    PlanExecutor,
     PlanOutcome,
     StepDone,
     StepOutcome,
     StepRequest,
 )
+from gapless.reshape.planned_cells import states_of
+from gapless.reshape.planning.steps import StepKind
+from gapless.reshape.planning.trees import CellTree
+from gapless.reshape.planning.wanted import recorded_tree
+from gapless.reshape.plans import PlanExecutor
 
 
 class Waiting:

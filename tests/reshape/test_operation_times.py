@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gapless.core.reshape_limits import OPERATION_TIMES_KEPT
-from gapless.messages.reshape import OperationId, OperationKind
+from gapless.core.reshape_limits import OPERATION_TIMES_SHOWN, OPERATIONS_KEPT
+from gapless.messages.reshape import OperationId, OperationKind, OperationRequestId
 from gapless.reshape.operation_times import OperationTimes
 from tests.reshape.world import MS, World
 
@@ -36,9 +36,12 @@ def test_a_refused_operation_has_no_time() -> None:
     assert times.ended == {"stale": 1}
 
 
-def test_only_the_newest_times_are_kept() -> None:
+def test_only_the_newest_times_are_kept_and_fewer_are_shown() -> None:
     times = OperationTimes()
-    for number in range(OPERATION_TIMES_KEPT + 3):
-        times.finished(OperationId("b1", number), OperationKind.SHIFT, 1_000)
-    assert times.done == times.ended["done"] == OPERATION_TIMES_KEPT + 3
-    assert [each.op.counter for each in times.newest] == [*range(3, OPERATION_TIMES_KEPT + 3)]
+    requests = [OperationRequestId("plan", number) for number in range(OPERATIONS_KEPT + 3)]
+    for request in requests:
+        times.finished(request, OperationId("b1", request.step), OperationKind.SHIFT, 1_000)
+    assert times.done == times.ended["done"] == len(requests)
+    shown = [each.op.counter for each in times.newest]
+    assert shown == [request.step for request in requests[-OPERATION_TIMES_SHOWN:]]
+    assert [times.of(request) for request in requests[2:4]] == [0, 1_000]

@@ -15,9 +15,10 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import msgspec
+import pytest
 
 from gapless.core.context import Context, Identity, StepTime, nothing
-from gapless.core.effects import Notify, Write
+from gapless.core.effects import Write
 from gapless.core.events import Written
 from gapless.core.ids import BrokerId, CellId
 from gapless.core.parameters import Parameters
@@ -34,7 +35,6 @@ from gapless.messages.reshape import (
     OperationRequestId,
     OpReply,
     OpRequest,
-    TakeOverCell,
     TakeoverReply,
 )
 from gapless.overlay.neighbourhood import Topology
@@ -181,8 +181,7 @@ class Broker:
                 self.unsynced.append(effect)
                 world.later(world.disk_delay(self), self._syncer(self.incarnation))
             else:
-                assert isinstance(effect, Notify)
-                self.replies.append(effect.notice)
+                pytest.fail(f"{effect!r} is not expected")
         self._set_timer()
 
     def _syncer(self, incarnation: int) -> Callable[[], None]:
@@ -488,14 +487,19 @@ class World:
         id_ = OperationRequestId(plan or f"request {self.requests}", self.requests)
         call = OpRequest(1, id_, kind, cells, None if member is None else CellMember(member))
         at = self.brokers[broker]
-        at.run(lambda: at.operations.calls.handlers[OpRequest]("client", call))
+        at.run(lambda: at.operations.calls.asked(call, at.replies.append))
         return id_
 
     def take_over(self, broker: BrokerId, *replaced: BrokerId) -> None:
         """Let a broker take over its cell."""
         at = self.brokers[broker]
-        call = TakeOverCell(1, replaced)
-        at.run(lambda: at.operations.calls.handlers[TakeOverCell]("client", call))
+
+        def begin() -> None:
+            refusal = at.operations.calls.take_over(replaced, at.replies.append)
+            if refusal is not None:
+                at.replies.append(refusal)
+
+        at.run(begin)
 
     def replies(self, broker: BrokerId) -> list[OpReply]:
         return [each for each in self.brokers[broker].replies if isinstance(each, OpReply)]

@@ -18,6 +18,7 @@ from gapless.core.effects import (
     Notify,
     Send,
     SetPeers,
+    StartAgain,
     Write,
 )
 from gapless.core.events import ClientDown, ClientUp, LinkFull, LinkUp, MachineEvent, Written
@@ -68,6 +69,9 @@ class RecordingHandler:
     def disconnect(self, client: str, reason: str) -> None:
         self.done.append(("disconnect", client, reason))
 
+    def start_again(self) -> None:
+        self.done.append(("start again",))
+
     def set_peers(self, wanted: SetPeers) -> None:
         self.done.append(("set peers", wanted))
 
@@ -105,6 +109,7 @@ def test_every_effect_is_carried_out_in_order() -> None:
             Fetch(2, "trades", 1, 2, 3),
             DisconnectClient("two", "slow"),
             SetPeers((LinkTarget("b2"),)),
+            StartAgain(),
         ]
         driven(machine, handler, []).handle(None)
         assert handler.done == [
@@ -114,6 +119,7 @@ def test_every_effect_is_carried_out_in_order() -> None:
             ("fetch", 2),
             ("disconnect", "two", "slow"),
             ("set peers", SetPeers((LinkTarget("b2"),))),
+            ("start again",),
         ]
 
     run(scenario())

@@ -31,6 +31,7 @@ from gapless.messages.operating import (
     SetDurableFilter,
     TopologyReply,
 )
+from gapless.messages.plans import AbortPlan, ApplyPlan, PlanAborted, PlanReply
 from gapless.messages.reshape import (
     OperationKind,
     OperationRequestId,
@@ -58,6 +59,8 @@ CALLS: list[tuple[Callable[[int], Any], type]] = [
     (lambda number: RetireBroker(number, "b2", "c2"), BrokerRetired),
     (lambda number: OpRequest(number, NO_PLAN, OperationKind.SHIFT, ("a", "b", "c")), OpReply),
     (lambda number: ReadmitBroker(number, "b7"), OpReply),
+    (lambda number: ApplyPlan(number, "p", (), ("a",), ()), PlanReply),
+    (AbortPlan, PlanAborted),
     (lambda number: TakeOverCell(number, ()), TakeoverReply),
     (lambda number: ClosePubend(number, PubendId("quotes")), ClosePubendReply),
 ]

@@ -1,4 +1,4 @@
-"""Operations on the tree between whole brokers, while events are delivered (HA III.A, RS-5 to RS-18)."""
+"""Operations on the tree between whole brokers, while events are delivered (HA III.A, RS-5 to RS-10, RS-15 to RS-18)."""
 
 from __future__ import annotations
 
@@ -193,6 +193,38 @@ def test_leadership_is_handed_over() -> None:
         record = world[each].components.step.record("j")
         assert record is not None
         assert record.leader == "j2"
-    refused = operate(world, "j1", OperationKind.SHIFT, "i", "j", "p")
-    assert refused.reason is RefusalReason.NOT_LEADER
-    assert refused.leader == "j2"
+    carried = operate(world, "j1", OperationKind.SHIFT, "i", "j", "p")
+    assert carried.status is OperationStatus.DONE, carried
+    assert carried.op.broker == "j2"
+
+
+def test_any_broker_carries_a_request_to_the_leader_that_coordinates_it() -> None:
+    world = tree("a-b-c-d-e")
+    world.run(s=2)
+    reply = operate(world, "a", OperationKind.SHIFT, "e", "d", "c")
+    assert reply.status is OperationStatus.DONE, reply
+    assert reply.op.broker == "d"
+    assert reply.time_us > 0
+    assert neighbours(world, "c") == ("b", "d", "e")
+
+
+def test_an_operation_at_a_cell_that_does_not_exist_is_refused() -> None:
+    world = tree("a-b-c")
+    world.run(s=2)
+    reply = operate(world, "a", OperationKind.SHIFT, "c", "x", "a")
+    assert reply.status is OperationStatus.REFUSED
+    assert reply.text == "no cell x was found in the tree"
+
+
+def test_a_distant_cell_is_taken_over_by_one_of_its_members() -> None:
+    world = tree("a-b-c-d-j", cells={"j": ["j1", "j2"]})
+    world.run(s=2)
+    world.crash("j1")
+    client = Client(world, "a", "operator")
+    client.connect()
+    reply = client.call(TakeOverCell(client.number(), ("j1",), "j"), s=30)
+    assert isinstance(reply, TakeoverReply)
+    assert reply.done, reply
+    record = world["j2"].components.step.record("j")
+    assert record is not None
+    assert record.leader == "j2"

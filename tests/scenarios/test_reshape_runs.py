@@ -370,3 +370,21 @@ def test_every_event_is_delivered_once_and_in_order_when_routers_crash_during_th
     traffic.world.run(s=20)
     assert traffic.faults() == []
     assert all(not each.gaps for each in traffic.listeners)
+
+
+# --- tables of brokers that moved -----------------------------------------------------------------
+
+
+def test_a_table_of_a_broker_that_moved_does_not_stay_in_its_former_edge() -> None:
+    # from a - n - b, n is down: b is a source for the edge to n, and then becomes a's neighbour
+    world = World("a-n-b", delta=1)
+    world.subscriber("b", "x", "kind = 'X'")
+    world.crash("n")
+    world.run(s=10)
+    edge = world["a"].components.exchange.table_store.edges["n"]
+    assert ("b", "b") in edge.senders()
+    world.shift("b", "n", "a")
+    world.apply_tree("a")
+    world.run(ms=10)
+    assert ("b", "b") not in edge.senders()
+    assert edge.merged_stale is not None, "what it claims still counts (R21)"

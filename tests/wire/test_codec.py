@@ -16,9 +16,11 @@ from gapless.core.ids import PubendId
 from gapless.core.overlay_limits import RECORDS_MAX
 from gapless.messages import (
     clients,
+    closing,
     mobility,
     operating,
     overlay,
+    plans,
     propagation,
     pubend_requests,
     reading,
@@ -75,8 +77,11 @@ def test_a_packet_may_carry_every_message_between_brokers() -> None:
 def test_every_message_of_clients_is_a_request_or_a_notice() -> None:
     both = {kind.__name__ for kind in (*get_args(Request), *get_args(Notice))}
     operations = {kind.__name__ for kind in OPERATION_MESSAGES}
-    modules = (clients, operating, reading, reshape, staging)
-    assert both - {"KeepAlive", "Disconnect"} == set().union(*map(tagged, modules)) - operations
+    modules = (clients, closing, operating, plans, reading, reshape, staging)
+    assert both - {"KeepAlive", "Disconnect"} == set().union(*map(tagged, modules)) - operations - {
+        "AreEdgesSettled",
+        "EdgesSettled",
+    }
 
 
 def test_a_packet_survives_encoding_and_decoding() -> None:

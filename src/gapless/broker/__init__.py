@@ -14,6 +14,7 @@ A new incarnation is on disk before anything else happens (R1). Earlier events w
 - :mod:`.dispatch`: the component for each event, message or request
 - :mod:`.notifications`: calls from components to the components above them
 - :mod:`.stream_messages`: the messages of streams, for the leaf, the router or both
+- :mod:`.joining`: the cell of a broker that was appended to a running overlay
 - :mod:`.configuration`: the configuration that the records of a disk belong to
 """
 

@@ -58,8 +58,13 @@ from gapless.requests.carrier import PubendRequests
 from gapless.requests.reads import ReadCalls
 from gapless.requests.tree_walk import TreeWalks
 from gapless.requests.unicast import UnicastHandler, UnicastRequests
+from gapless.reshape.leader_requests import LeaderRequests
 from gapless.reshape.operations import OPERATION_MESSAGES, Operations
+from gapless.reshape.plan_calls import PlanCalls
+from gapless.reshape.plan_parts import LeaderOperations, SettledEdges, WalkedRecords
+from gapless.reshape.plans import PlanExecutor
 from gapless.reshape.step import TreeStep
+from gapless.reshape.tree_calls import OperatorTreeCalls
 from gapless.retirement.consequences import Retirement
 from gapless.retirement.retire_calls import RetireCalls
 from gapless.routing.reports import ReportAggregator
@@ -138,6 +143,7 @@ class Components(NamedTuple):
     stream_messages: StreamMessages
     step: TreeStep
     operations: Operations
+    plans: PlanExecutor
     inspection: InspectionCalls
     calls: tuple[Calls, ...]
     """The components that answer requests of clients."""
@@ -153,8 +159,10 @@ def assemble(
     corrupt_pubends: Mapping[PubendId, str],
     corrupt_subscriptions: Mapping[str, str],
     addresses: ClientAddresses,
+    *,
+    may_join: bool = False,
 ) -> Components:
-    """Create all components from the stored state."""
+    """Create all components from the stored state. With ``may_join`` the broker waits to be appended."""
     identity = context.identity
     sessions = PeerSessions(context, tree.neighbourhood, notifications)
     control = ControlSessions(context, tree, sessions, CONTROL_MESSAGES, notifications)
@@ -251,6 +259,7 @@ def assemble(
         record_exchange,
         (partitions, exchange, announcements, router, name_queries, walks, sessions, control),
         (announcements, exchange, router, subends, pubends),
+        may_join=may_join,
     )
     operations = Operations(
         context,
@@ -260,6 +269,15 @@ def assemble(
         stored.operations,
         stored.locks,
         stored.promises,
+    )
+    leaders = LeaderRequests(context, step.records, tree_walks, unicast, operations.calls)
+    settling = SettledEdges(context, unicast, leaders, exchange.table_store)
+    plans = PlanExecutor(
+        context,
+        stored.plans[0] if stored.plans else None,
+        WalkedRecords(tree_walks),
+        LeaderOperations(leaders),
+        settling,
     )
     return Components(
         tree,
@@ -299,6 +317,7 @@ def assemble(
         StreamMessages(context, router, reports, subends),
         step,
         operations,
+        plans,
         inspection,
         calls=(
             PublisherCalls(
@@ -314,10 +333,11 @@ def assemble(
             OperatorCalls(context, registry, corrupt, hosting, lookups),
             WriterCalls(context, hosted, staging, refusals),
             TreeCalls(context, tree_walks, unicast),
-            operations.calls,
+            OperatorTreeCalls(context, leaders),
+            PlanCalls(context, plans),
             closings,
         ),
-        unicast_servers=(tree_walks,),
+        unicast_servers=(tree_walks, leaders, settling),
     )
 
 
@@ -340,5 +360,6 @@ def start(components: Components, stored: StoredState, configured: Neighbourhood
     each.retirement.start()
     each.staging.start()
     each.operations.start()
+    each.plans.start()
     if each.tree.neighbourhood is not configured:
         each.control_sessions.update_links()  # the driver knows only the configured peers

@@ -38,6 +38,9 @@ def refuse_other_configuration(configuration: ConfigurationRecord, state: Stored
     stored = state.configuration
     if stored is None:
         return True
+    joined = state.neighbourhood is not None and state.neighbourhood.own == configuration.cell
+    if stored.broker == configuration.broker and stored.cell != configuration.cell and joined:
+        return not _differences(stored, configuration, cells=False)  # it was appended since (RS-15)
     if (stored.broker, stored.cell) != (configuration.broker, configuration.cell):
         raise UsageError(
             f"this data belongs to the broker {stored.broker} of the cell {stored.cell}, not to "

@@ -113,10 +113,13 @@ class Broker:
         corrupt_subscriptions: Mapping[str, str] | None = None,
         addresses: ClientAddresses | None = None,
         overlay: str = "",
+        *,
+        may_join: bool = False,
     ) -> None:
         """Start an incarnation. Corrupt state is not restored; each part has a reason (P8).
 
-        Clients are redirected to the ``addresses`` of other brokers.
+        Clients are redirected to the ``addresses`` of other brokers. With ``may_join`` the broker is
+        alone and waits to be appended to a tree (RS-15).
         Raises UsageError if the records belong to another broker or to another tree.
         """
         stored = StoredState.of(records)
@@ -126,6 +129,7 @@ class Broker:
         self.context = Context(Identity(broker, cell, incarnation), parameters)
         self.context.begin_step(now)
         self._configured = neighbourhood
+        self._may_join = may_join
         radius = parameters.neighbourhood_radius
         self._tree = Tree(stored_neighbourhood(neighbourhood, stored.neighbourhood, broker, radius))
         self._corrupt_pubends = dict(corrupt_pubends or {})
@@ -153,6 +157,7 @@ class Broker:
             self._corrupt_pubends,
             self._corrupt_subscriptions,
             self._addresses,
+            may_join=self._may_join,
         )
         dispatch = Dispatch(self.context, components, self.observers)
         notifications.bind(components, dispatch)

@@ -184,7 +184,7 @@ def _pubend_table(pubends: list[PubendState], clock: int) -> Table:
 
 # --- the tree -----------------------------------------------------------------------------------
 
-topology = typer.Typer(help="Show the tree of cells, plan another.", no_args_is_help=True)
+topology = typer.Typer(help="Show the tree of cells, and change it.", no_args_is_help=True)
 
 
 @topology.command("show")

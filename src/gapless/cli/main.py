@@ -39,6 +39,7 @@ from gapless.cli import (
     tokens,
     tools,
     topo,
+    topo_cells,
     up,
 )
 from gapless.cli.extensions import add_commands
@@ -117,6 +118,15 @@ app.command("pub", rich_help_panel=_CLIENTS)(pub.pub)
 app.command("sub", rich_help_panel=_CLIENTS)(sub.sub)
 app.command("status", rich_help_panel=_OPERATE)(inspection.status)
 inspection.topology.command("plan")(topo.plan)
+inspection.topology.command("apply")(topo.apply)
+inspection.topology.command("abort")(topo.abort)
+inspection.topology.command("shift")(topo_cells.shift)
+inspection.topology.command("append")(topo_cells.append)
+inspection.topology.command("detach")(topo_cells.detach)
+inspection.topology.command("insert")(topo_cells.insert)
+inspection.topology.command("delete")(topo_cells.delete)
+inspection.topology.command("takeover")(topo_cells.takeover)
+inspection.topology.command("readmit")(topo_cells.readmit)
 app.add_typer(inspection.topology, name="topo", rich_help_panel=_OPERATE)
 app.command("subscriptions", rich_help_panel=_OPERATE)(inspection.subscriptions)
 app.add_typer(durable.durable, name="durable", rich_help_panel=_OPERATE)

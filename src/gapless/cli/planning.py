@@ -1,8 +1,9 @@
-"""``gapless topo plan``: the operations that lead from one tree of cells to another."""
+"""``gapless topo plan`` and ``apply``: the operations that lead from one tree of cells to another."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,43 +19,46 @@ from gapless.cli.output import (
 )
 from gapless.cli.tree_svg import svg_of_tree
 from gapless.cli.tree_text import drawn_tree
+from gapless.client.tree_orders import (
+    AppliedPlan,
+    PlanBoundOptions,
+    PlanProgress,
+    ordered,
+    wanted_by,
+)
 from gapless.core.errors import UsageError, shortened
 from gapless.reshape.planning.bounds import PairBound
-from gapless.reshape.planning.plan import TreePlan, plan_between
+from gapless.reshape.planning.plan import TreePlan
 from gapless.reshape.planning.steps import PlanStep, StepKind
 from gapless.reshape.planning.trees import CellTree
-from gapless.reshape.planning.wanted import named_tree, recorded_tree, shaped_tree
-from gapless.runtime.overlay_config import generate, is_overlay_file, load_overlay, overlay_of
+from gapless.reshape.planning.wanted import recorded_tree
+from gapless.runtime.overlay_config import overlay_of
 
-__all__ = ["plan_document", "planned", "show", "show_plan", "wanted_tree", "write_drawings"]
+__all__ = [
+    "applied_document",
+    "bound_options",
+    "plan_document",
+    "plan_progress",
+    "planned",
+    "show",
+    "show_applied",
+    "show_plan",
+    "write_drawings",
+]
 
 
-def planned(
-    wanted: str,
-    present: str,
-    *,
-    degree: int | None,
-    diameter: int | None,
-    keep: Sequence[str],
-    near: Sequence[str],
-) -> TreePlan:
+def planned(wanted: str, present: str, bounds: PlanBoundOptions) -> TreePlan:
     """Return the plan between two trees, each a file or a shape."""
     now = recorded_tree(overlay_of(present).topology.cells)
-    return plan_between(
-        now,
-        wanted_tree(wanted, now),
-        degree=degree,
-        diameter=diameter,
-        pairs=[_pair(each) for each in near],
-        keep=keep,
-    )
+    tree, newcomers = wanted_by(wanted, now)
+    return ordered(now, tree, newcomers, bounds).plan
 
 
-def wanted_tree(text: str, present: CellTree) -> CellTree:
-    """Return the wanted tree that a file or a shape describes."""
-    if is_overlay_file(text):
-        return named_tree(recorded_tree(load_overlay(Path(text)).topology.cells), present)
-    return shaped_tree(recorded_tree(generate(text).topology.cells), present)
+def bound_options(
+    degree: int | None, diameter: int | None, keep: Sequence[str], near: Sequence[str]
+) -> PlanBoundOptions:
+    """Return the bounds of a plan by the options of a command."""
+    return PlanBoundOptions(degree, diameter, tuple(keep), [_pair(each) for each in near])
 
 
 def _pair(text: str) -> PairBound:
@@ -168,3 +172,45 @@ def write_drawings(found: TreePlan, directory: Path) -> None:
         drawing = svg_of_tree(tree, edges=edges - before, centre=centre)
         (directory / f"step-{number:03}.svg").write_text(drawing, encoding="utf-8")
         before = edges
+
+
+# --- a plan under way ---------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def plan_progress(*, shown: bool) -> Iterator[Callable[[PlanProgress], None]]:
+    """Provide a callback that shows how far a plan is, on the standard error."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        console=Console(stderr=True),
+        disable=not shown,
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task("", total=None)
+
+        def progress(now: PlanProgress) -> None:
+            bar.update(task, description=now.state, completed=now.done, total=now.total or None)
+
+        yield progress
+
+
+def applied_document(applied: AppliedPlan | None) -> dict[str, Any]:
+    """Return what a plan has done as a JSON document."""
+    operations = [] if applied is None else [records(each) for each in applied.steps]
+    return {"done": 0 if applied is None else applied.done, "operations": operations}
+
+
+def show_applied(applied: AppliedPlan) -> None:
+    """Print what a plan has done."""
+    rows = [
+        (str(number), str(each), f"{each.time_us / 1_000:,.1f} ms")
+        for number, each in enumerate(applied.steps, start=1)
+    ]
+    print_listing("", "operation", "time", rows=rows)
+    print_note(f"the wanted tree is there after {counted(applied.done, 'operation')}")

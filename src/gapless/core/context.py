@@ -19,7 +19,16 @@ import heapq
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from gapless.core.effects import Effect, Fetch, LinkTarget, Notify, Send, SetPeers, Write
+from gapless.core.effects import (
+    Effect,
+    Fetch,
+    LinkTarget,
+    Notify,
+    Send,
+    SetPeers,
+    StartAgain,
+    Write,
+)
 from gapless.core.events import Fetched, Written
 from gapless.core.ids import BrokerId, CellId, ShbId
 from gapless.core.message_counts import MessageCounts
@@ -87,6 +96,8 @@ class Context:
         self.parameters = parameters
         self.now = 0
         self.clock = 0
+        self.steps = 0
+        """The number of steps that have begun."""
         self.effects: list[Effect] = []
         self.coverage_marks: dict[str, int] = {}
         """How often each rare branch was taken. The simulator reports those never taken."""
@@ -133,6 +144,10 @@ class Context:
         """Keep links with exactly these brokers."""
         self.effects.append(SetPeers(peers, control, admitted))
 
+    def start_again(self) -> None:
+        """End this incarnation, and start the next one."""
+        self.effects.append(StartAgain())
+
     def notify(self, client: str, notice: Any) -> None:
         """Send a message to a client."""
         self.effects.append(Notify(client, notice))
@@ -167,6 +182,7 @@ class Context:
     def begin_step(self, now: StepTime) -> None:
         """Set the time of a step."""
         self.now, self.clock = now
+        self.steps += 1
 
     def take_effects(self) -> list[Effect]:
         """Return the effects since the last call."""

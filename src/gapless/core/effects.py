@@ -16,6 +16,7 @@ __all__ = [
     "Notify",
     "Send",
     "SetPeers",
+    "StartAgain",
     "Write",
 ]
 
@@ -78,4 +79,8 @@ class SetPeers(msgspec.Struct, frozen=True):
     """Brokers outside it that have dialled this broker."""
 
 
-Effect: TypeAlias = Send | Notify | DisconnectClient | Write | Fetch | SetPeers
+class StartAgain(msgspec.Struct, frozen=True):
+    """End this incarnation and start the next one: the broker has joined a tree, in another cell (RS-15)."""
+
+
+Effect: TypeAlias = Send | Notify | DisconnectClient | Write | Fetch | SetPeers | StartAgain

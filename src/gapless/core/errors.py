@@ -14,6 +14,7 @@
     │   ├── FencedError           a newer connection has it
     │   ├── PubendClosedError     the pubend is closed and accepts nothing
     │   ├── NotAuthorisedError    it needs an operator token
+    │   ├── OperationRefusedError an operation on the tree is not possible; has .why
     │   ├── SlowConsumerError     a subscription that is not durable fell behind
     │   └── UnavailableError      not possible now; try again later
     │       └── HostUnknownError  a broker that may host a subscription is silent; has .silent
@@ -67,6 +68,7 @@ __all__ = [
     "IndexBusyError",
     "NewerFormatError",
     "NotAuthorisedError",
+    "OperationRefusedError",
     "OutcomeUnknownError",
     "PositionError",
     "ProtocolError",
@@ -182,6 +184,17 @@ class PubendClosedError(RefusedError):
 
 class NotAuthorisedError(RefusedError):
     """The request needs an operator token, and the client has another one."""
+
+
+class OperationRefusedError(RefusedError):
+    """An operation on the tree is not possible, and the tree is as before.
+
+    ``why`` is the kind of the reason in words: stale, bound, not empty, name taken, unanswered, …
+    """
+
+    def __init__(self, reason: str, why: str = "") -> None:
+        self.why = why
+        super().__init__(reason)
 
 
 class SlowConsumerError(RefusedError):

@@ -1,10 +1,8 @@
 """All fixed limits of gapless, each with its reason.
 
-The limits that an operator may set are in :mod:`.parameters`, those of requests to named brokers in
-:mod:`.request_limits`.
-
-When a limit is reached, an error names it or a documented behaviour follows. Nothing is cut off
-silently.
+The limits that an operator may set are in :mod:`.parameters`. Other files of this package whose
+names end in ``limits`` have those of single components. When a limit is reached, an error names it
+or a documented behaviour follows. Nothing is cut off silently.
 """
 
 from __future__ import annotations
@@ -151,8 +149,7 @@ WALKS_MAX: Final = 10_000
 that wait for them. A client that exceeds it is refused with HOST_UNKNOWN."""
 
 CONFIRMED_NAMES_MAX: Final = 100_000
-"""Durable names of which a broker has confirmed, since a session closed, that it is the host. Beyond
-that it forgets them and asks again."""
+"""Durable names whose host a broker has confirmed since a session closed. Others are asked again."""
 
 SILENT_NAMED_MAX: Final = 16
 """Brokers that did not answer which an answer names."""
@@ -174,9 +171,6 @@ RETIREMENTS_MAX: Final = 4_096
 """Retirements and returns that are kept, and sent at the start of a session. Beyond it the oldest
 is forgotten, and its broker is waited for again until it is retired again."""
 
-TOMBSTONES_MAX: Final = 65_536
-"""Closed pubends that a broker remembers, so that no id is given twice. Then it closes no more."""
-
 RETURNED_PUBENDS_MAX: Final = 64
 """Pubends that a broker names when it returns from a retirement; any other that it had is lost. All
 sessions start with the names. A broker with more names none, and all its pubends count as existing."""
@@ -184,8 +178,20 @@ sessions start with the names. A broker with more names none, and all its pubend
 # --- streams ----------------------------------------------------------------------------------------
 
 NACK_REPLY_FRAMES_MAX: Final = 4
-"""Full frames in one reply to a nack, about. A longer reply could occupy a link beyond the session
-timeout. The receiver requests the rest again."""
+"""Full frames in one reply to a nack, about, so that a link is not occupied beyond the session timeout.
+The receiver requests the rest again."""
+
+NACK_RANGES_MAX: Final = 1_024
+"""Ranges in one nack, and the greatest ``nack_ranges_max``."""
+
+REPORT_ITEMS_MAX: Final = 1_000
+"""Members of one set, and pubends of one ack report. A router divides more."""
+
+REPORTS_PER_STEP_MAX: Final = 1_000
+"""Reports, of one member for one pubend, that a step takes; others wait for later steps."""
+
+REPORTS_WAITING_MAX: Final = 1_000_000
+"""Reports that wait for later steps. Beyond it they are dropped, since they are repeated."""
 
 JOIN_PUBLICATIONS_MAX: Final = 32
 """Publications of a range that is merged from two ranges with some. Bounds copying."""
@@ -209,8 +215,7 @@ FORMER_HOSTS_PER_READ_MAX: Final = 64
 """Former hosting brokers in one Read. More take several requests."""
 
 KNOWN_HOST_TIMES_MAX: Final = 8
-"""Virtual times that are noted of one known host. Beyond the limit the two nearest are merged, and
-some subscriptions start a little earlier than guaranteed."""
+"""Virtual times of one known host. Others are merged, and some subscriptions start a little early."""
 
 UNKNOWN_STREAMS_MAX: Final = 1_024
 """Unannounced streams of an SHB that positions of clients name. Each costs a record, and requests that
@@ -237,15 +242,13 @@ subscriptions. Those must be at most NAME_MAX long."""
 # --- publishers and writers -------------------------------------------------------------------------
 
 PUBLISH_EVENTS_MAX: Final = 10_000
-"""Events in one batch or chunk of a client. A frame may contain a million empty events, each of
-which becomes a publication with the name of its publisher."""
+"""Events in one batch or chunk of a client. A frame may contain a million empty events."""
 
 EVENT_TEXT_MAX: Final = 65_536
 """Characters of a text among the attributes of an event. No filter can contain a longer one."""
 
 PUBLISHES_PER_STEP_MAX: Final = 64
-"""Batches of one client in one step: a full window of a publisher. Each may be refused with a long
-advertisement as the reason."""
+"""Batches of one client in one step: a full window. Each refusal may quote a long advertisement."""
 
 ROW_EVENTS_MAX: Final = 1_000
 """Events in one row of a log. A batch with more becomes several rows, which are sent one by one."""
@@ -258,12 +261,10 @@ BEST_EFFORT_ROWS_MAX: Final = 128
 """Rows of a best-effort pubend that wait for later steps: a few of the largest batches."""
 
 LOOKUP_PENDING_BATCHES_MAX: Final = 1_024
-"""Batches of one publisher that wait for a look-up. A client has not many more in flight. Beyond
-the limit a batch is refused and may be sent again later."""
+"""Batches of one publisher that wait for a look-up. Others are refused and may be sent again."""
 
 LOOKUP_SEQUENCES_MAX: Final = 4_096
-"""Sequences that one scan of the log looks for, unless one batch has more. The others take another
-scan."""
+"""Sequences that one scan of the log looks for, unless one batch has more. Others take another."""
 
 WRITER_NAME_MAX: Final = 256
 """Characters in the name of a writer or of an attempt; a writer's is in every event."""
@@ -271,8 +272,7 @@ WRITER_NAME_MAX: Final = 256
 # --- reads of logs ----------------------------------------------------------------------------------
 
 READS_MAX: Final = 1_024
-"""Concurrent reads of one pubend. Each may load a chunk of the log into memory. A requester beyond
-the limit repeats its request."""
+"""Concurrent reads of one pubend, each with a chunk of the log. Requesters beyond it repeat."""
 
 COUNTED_TICKS_MAX: Final = 256
 """Ticks in one request for the number of publications up to them. Each may read one row of the log."""
@@ -281,12 +281,10 @@ READS_PER_CLIENT_MAX: Final = 8
 """Concurrent reads of one client; each reply may have ``read_bytes_max``. Others wait."""
 
 READS_WAITING_PER_CLIENT_MAX: Final = 256
-"""Reads of one client that wait; each may have a filter of FILTER_TEXT_MAX. Beyond the limit a read
-is refused with UNAVAILABLE."""
+"""Reads of one client that wait, each with a long filter. Others are refused with UNAVAILABLE."""
 
 READ_RANGES_MAX: Final = 1_000
-"""Knowledge ranges in one reply to a read. Silence has no bytes, but one range for each stream
-epoch."""
+"""Knowledge ranges in one reply to a read: silence has no bytes, but a range a stream epoch."""
 
 READ_FILTERS_KEPT: Final = 256
 """Cached parsed filters of reads: a catch-up repeats its filter with every chunk."""
@@ -295,8 +293,7 @@ READER_FILTERS_KEPT: Final = 256
 """Cached normal forms of filters of log readers. A reader repeats its filter with every part."""
 
 COLUMN_FILTER_ATTRIBUTES_MAX: Final = 64
-"""Attributes of a reader's filter for a column scan of packed rows. With more, every publication is
-decoded and matched."""
+"""Attributes of a reader's filter for a column scan. With more, each publication is decoded."""
 
 RELEASED_LOG_HOLDS_KEPT: Final = 4_096
 """Released log holds that are remembered; a duplicate release arrives within seconds."""
@@ -380,8 +377,7 @@ STREAM_EPOCHS_MIN: Final = 16
 """Stream epochs that a pubend keeps although their vectors are large."""
 
 STREAM_EPOCH_REQUESTS_MAX: Final = 5
-"""Requests for a stream epoch after which an SHB reads its ticks from the log. The pubend may not
-keep the epoch any more."""
+"""Requests for a stream epoch, which may not be kept, before an SHB reads its ticks from the log."""
 
 GROUP_BYTES_MAX: Final = 32 * 1024 * 1024
 """Bytes above which no further write joins a transaction, so that the first one is not delayed."""

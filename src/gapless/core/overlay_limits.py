@@ -1,4 +1,4 @@
-"""The fixed limits of records of cells and of handshakes, each with its reason."""
+"""The fixed limits of records of cells, of tombstones and of handshakes, each with its reason."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ __all__ = [
     "CAPABILITY_NAME_MAX",
     "MEMBER_ADDRESSES_MAX",
     "RECORDS_MAX",
+    "TOMBSTONES_MAX",
 ]
 
 RECORDS_MAX: Final = 4_096
@@ -23,3 +24,6 @@ CAPABILITIES_MAX: Final = 32
 
 CAPABILITY_NAME_MAX: Final = 32
 """Characters of the name of a capability."""
+
+TOMBSTONES_MAX: Final = 65_536
+"""Closed pubends that a broker remembers, so that no id is given twice. Then it closes no more."""

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from gapless.core.errors import UsageError
-from gapless.core.limits import DELTA_MAX, PARAMETER_MAX, PARAMETER_TIME_MAX
+from gapless.core.limits import DELTA_MAX, NACK_RANGES_MAX, PARAMETER_MAX, PARAMETER_TIME_MAX
 from gapless.core.plan_limits import PLAN_EXACT_CELLS_MAX
 
 __all__ = ["DEFAULTS", "Parameters", "allowed", "microseconds"]
@@ -70,6 +70,8 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     op_backoff_max_ms: int = 3_200
     op_attempts: int = 8
     """How often a coordinator attempts an operation that participants refuse."""
+    op_request_ms: int = 60_000
+    """How long a broker waits for the leader that carries out an operation for an operator."""
 
     # feeds
     attach_timeout_ms: int = 1_000
@@ -261,7 +263,11 @@ _MAY_BE_ZERO: Final = frozenset(
 without a delay or a limit that nothing fits into."""
 
 
-_GREATEST = {"delta": DELTA_MAX, "plan_exact_cells": PLAN_EXACT_CELLS_MAX}
+_GREATEST = {
+    "delta": DELTA_MAX,
+    "nack_ranges_max": NACK_RANGES_MAX,
+    "plan_exact_cells": PLAN_EXACT_CELLS_MAX,
+}
 """The greatest values of parameters with limits of their own."""
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from gapless.core.context import Context
 from gapless.core.ids import PubendId
-from gapless.core.limits import TOMBSTONES_MAX
+from gapless.core.overlay_limits import TOMBSTONES_MAX
 from gapless.core.parameters import microseconds
 from gapless.messages.records import DeleteRecord, TombstoneRecord
 

@@ -3,18 +3,18 @@
 A receiver is a router or the subscriber side of a broker (its *leaf*). A feed sends Attach to its
 candidates in the order of their ranks, and waits ``attach_timeout_ms`` for each. When no candidate
 is left it starts again after a growing pause. A feed gives its feeder up when the session with the
-feeder ends, when the feeder cannot feed, or when nothing arrives for ``dct_ms`` longer than is usual. It changes to a
-better candidate only after that candidate was reachable for a while and has replied. Until then the
-old feeder continues. The states and the table are in :mod:`.feed_state`.
+feeder ends, when the feeder cannot feed, or when nothing arrives for ``dct_ms`` longer than is
+usual. It changes to a better candidate only after that candidate was reachable for a while and has
+replied. Until then the old feeder continues. The states and the table are in :mod:`.feed_state`.
 
-A reply of a feeder contains whether the feeder is fed over relays. Then it ranks lower for a while.
-Otherwise a feed would change back and forth between two candidates that are equally bad.
+A feeder that replies that it is fed over relays ranks lower for a while. Otherwise a feed would
+change back and forth between two candidates that are equally bad.
 
 Knowledge ranges are facts. A receiver accepts them from any feeder, old or new, so a change of
 feeder loses nothing and repeats nothing. There is one exception: when more SHBs are behind the
 receiver than before, silence that was sent for fewer is not true for all of them (RS-37). Then the
-receiver raises its *scope*, which is a part of its attach numbers. It attaches again, and drops
-ranges of an older scope.
+receiver raises its *scope*, a part of its attach numbers, attaches again, and drops ranges of an
+older scope.
 
 After a step of the tree a feed whose feeder is still on the path, over edges of the same epochs,
 continues. Every other feed attaches again at once (RS-11).
@@ -364,7 +364,7 @@ class Feed:
         """Return whether a broker is a candidate, over edges of the epochs that it was sent."""
         sent = self._epochs_sent.get(broker, ())
         return sent == self._path_epochs(broker) and any(
-            each.broker == broker for each in self._candidates()
+            each.broker == broker for each in self._ranked()
         )
 
     def _trial_failed(self) -> None:
@@ -469,13 +469,10 @@ class Feed:
 
     # --- candidates --------------------------------------------------------------------------
 
-    def _candidates(self) -> list[Candidate]:
-        paths = self._paths
-        return (paths.leaf_candidates if self._is_leaf else paths.candidates)(self._pubend)
-
     def _ranked(self) -> list[Candidate]:
         """Return the candidates, best first; those known to be fed over relays rank lower."""
-        now = self._context.now
+        now, paths = self._context.now, self._paths
+        find = paths.leaf_candidates if self._is_leaf else paths.candidates
         self._relayed_until = {
             broker: until for broker, until in self._relayed_until.items() if until > now
         }
@@ -483,20 +480,20 @@ class Feed:
             each._replace(rank=each.rank + RELAYED)
             if each.rank < RELAYED and each.broker in self._relayed_until
             else each
-            for each in self._candidates()
+            for each in find(self._pubend)
         ]
         return sorted(found, key=lambda candidate: candidate.rank)
 
     def _find(self, broker: BrokerId) -> Candidate:
         """Return a broker as a candidate; a broker that is no candidate any more ranks last."""
-        found = [each for each in self._ranked() if each.broker == broker]
-        return found[0] if found else Candidate(broker, 3 * RELAYED)
+        ranked = (each for each in self._ranked() if each.broker == broker)
+        return next(ranked, Candidate(broker, 3 * RELAYED))
 
     def _detach_all(self) -> None:
         """Detach from the feeder and from the tried candidate."""
         if self._current is not None:
             self._context.send(self._current.broker, Detach(self._pubend, self._number))
         if self._trial is not None:
-            trial = self._trial
-            self._context.send(trial.candidate.broker, Detach(self._pubend, trial.number))
+            tried = self._trial.candidate.broker
+            self._context.send(tried, Detach(self._pubend, self._trial.number))
         self._stop_trial()

@@ -208,13 +208,17 @@ class OpReply(msgspec.Struct, frozen=True, array_like=True, tag=True):
     text: RefusalText = ""
     leader: BrokerId = ""
     """The leader of the coordinating cell as far as it is known, if the reason is NOT_LEADER."""
+    time_us: Count = 0
+    """Of an operation that is done: how long it took at its coordinator, with all attempts."""
 
 
 class TakeOverCell(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Declares brokers replaced, and requests that the asked broker leads its cell (RS-17)."""
+    """Declares brokers replaced, and requests that another broker leads their cell (RS-17)."""
 
     request: ClientCount
     replaced: ReplacedBrokers = ()
+    cell: CellId = ""
+    """The cell: one of its members takes over. Empty: the asked broker takes over its own."""
 
 
 class TakeoverReply(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -13,7 +13,13 @@ import msgspec
 
 from gapless.content.values import Value
 from gapless.core.ids import MembershipId, PubendId, ShbId, VectorEntry, VirtualTime
-from gapless.core.limits import EVENT_TEXT_MAX, INT_MAX, INT_MIN
+from gapless.core.limits import (
+    EVENT_TEXT_MAX,
+    INT_MAX,
+    INT_MIN,
+    NACK_RANGES_MAX,
+    REPORT_ITEMS_MAX,
+)
 from gapless.core.numbers import ComposedName, Count, Name, Signed
 from gapless.core.ticks import Tick, TickRange
 from gapless.messages.overlay import PathEpochs
@@ -202,7 +208,7 @@ class Nack(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Requests missing ticks (R37)."""
 
     pubend: PubendId
-    ranges: tuple[TickRange, ...]
+    ranges: Annotated[tuple[TickRange, ...], msgspec.Meta(max_length=NACK_RANGES_MAX)]
 
 
 class Released(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -237,7 +243,7 @@ class DefineMemberSet(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
     number: Signed
     """Negative in the reports of a leaf."""
-    members: tuple[Member, ...]
+    members: Annotated[tuple[Member, ...], msgspec.Meta(max_length=REPORT_ITEMS_MAX)]
 
 
 class ForgetMemberSet(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -250,7 +256,9 @@ class AckReport(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The members of the set need these pubends, and no ticks up to the given ones (R52)."""
 
     set_number: Signed
-    acknowledged: tuple[tuple[PubendId, Tick], ...]
+    acknowledged: Annotated[
+        tuple[tuple[PubendId, Tick], ...], msgspec.Meta(max_length=REPORT_ITEMS_MAX)
+    ]
 
 
 class AckExpected(msgspec.Struct, frozen=True, array_like=True, tag=True):

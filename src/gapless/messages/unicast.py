@@ -14,6 +14,8 @@ import msgspec
 from gapless.core.ids import BrokerId, CellId, ShbId
 from gapless.core.numbers import Count
 from gapless.messages.overlay import CellRecord
+from gapless.messages.plans import AreEdgesSettled, EdgesSettled
+from gapless.messages.reshape import OpReply, OpRequest, TakeOverCell, TakeoverReply
 
 __all__ = [
     "REPLY_BODIES",
@@ -40,13 +42,18 @@ class Walked(msgspec.Struct, frozen=True, array_like=True, tag=True):
     more: bool = False
 
 
-UnicastBody: TypeAlias = Walk
+UnicastBody: TypeAlias = Walk | OpRequest | TakeOverCell | AreEdgesSettled
 """What a unicast request may ask."""
 
-UnicastReplyBody: TypeAlias = Walked
+UnicastReplyBody: TypeAlias = Walked | OpReply | TakeoverReply | EdgesSettled
 """What a unicast reply may contain. A request that only has to be done gets a reply without a body."""
 
-REPLY_BODIES: Final[Mapping[type, type]] = {Walk: Walked}
+REPLY_BODIES: Final[Mapping[type, type]] = {
+    Walk: Walked,
+    OpRequest: OpReply,
+    TakeOverCell: TakeoverReply,
+    AreEdgesSettled: EdgesSettled,
+}
 """The body of the reply to each request, by the body of the request; those without one are missing."""
 
 

@@ -11,9 +11,10 @@ when its source returns in the same incarnation. When the broker sends in a new 
 not return, its stale table is merged into the one *merged* table of the edge and never becomes
 current again. Stale tables are dropped when current ones claim as much, or after a timeout.
 
-So an edge has at most one table for each broker of its direction, and one more (I14). A leaf table is complete for every pubend, also for those that its broker does not know. But the
-receiver of a claim concludes that the SHB knows the pubend (R46). So the SHB of a peer, a broker of
-the own cell, is claimed only for the pubends that this peer has announced.
+So an edge has at most one table for each broker of its direction, and one more (I14). A leaf table
+is complete for every pubend, also for those that its broker does not know. But the receiver of a
+claim concludes that the SHB knows the pubend (R46). So the SHB of a peer, a broker of the own cell,
+is claimed only for the pubends that this peer has announced.
 
 When a cell gets a new neighbour that was behind another one before, the tables of the other one
 still contain SHBs behind the new one. They may filter, because more conjunctions only let more
@@ -315,7 +316,7 @@ class Edge:
         """Return the brokers that are sources, also those with incomplete tables."""
         return tuple(held.sender for held in self._held.values() if held.since is None)
 
-    def senders(self) -> tuple[tuple[BrokerId, CellId], ...]:
+    def senders(self) -> tuple[tuple[BrokerId, CellId | None], ...]:
         """Return the brokers that have a table here of their own, with their cells."""
         return tuple((held.sender, held.cell) for held in self._held.values())
 
@@ -474,11 +475,7 @@ class Edge:
         self._touch(moved=moved, added=added, removed=removed)
 
     def _touch(
-        self,
-        *,
-        moved: bool,
-        added: Iterable[Conjunction] = (),
-        removed: Iterable[Conjunction] = (),
+        self, *, moved: bool, added: Sequence[Conjunction] = (), removed: Sequence[Conjunction] = ()
     ) -> None:
         self.revision += 1
         if moved:

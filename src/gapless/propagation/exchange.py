@@ -202,7 +202,7 @@ class TableExchange:
         for cell in neighbourhood.neighbours:
             edge = self.table_store.edges[cell]
             for sender, home in edge.senders():
-                if neighbourhood.direction(home) != cell:
+                if home is None or neighbourhood.direction(home) != cell:
                     edge.merge_stale(sender, self._context.now)
             self._review_sources(edge)
 

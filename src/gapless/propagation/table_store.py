@@ -215,6 +215,11 @@ class TableStore:
                 deltas.append((direction, delta))
         return deltas
 
+    @property
+    def are_settled(self) -> bool:
+        """Whether no edge is unsettled."""
+        return all(edge.settled for edge in self.edges.values())
+
     def statistics(self) -> dict[str, int]:
         """Return counters for operators."""
         return {

@@ -11,7 +11,8 @@ from typing import Any, Final, Protocol
 
 from gapless.core.context import Context
 from gapless.core.ids import BrokerId, PubendId
-from gapless.core.limits import SHOWN_MEMBERS_MAX, TOMBSTONES_MAX
+from gapless.core.limits import SHOWN_MEMBERS_MAX
+from gapless.core.overlay_limits import TOMBSTONES_MAX
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.directory.announcements import AnnouncementListener, KnownPubend

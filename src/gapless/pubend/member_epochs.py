@@ -18,6 +18,7 @@ from gapless.core.parameters import microseconds
 from gapless.core.rate_limit import RateLimit
 from gapless.messages.records import PutRecord
 from gapless.pubend.known_hosts import KnownHosts
+from gapless.pubend.member_state import MemberPhase
 from gapless.pubend.members import Members
 from gapless.pubend.protocols import Claims
 from gapless.pubend.stream_end import StreamEnd
@@ -49,6 +50,11 @@ class MemberEpochs:
         """Return the claim for an SHB of tables that know the announcement version (R31)."""
         record = self._end.record
         return self._claims.claim(shb, record.pubend, record.announcement_version)
+
+    def concerns(self, shb: ShbId) -> bool:
+        """Return whether a report of an SHB may change the vector: it is a member, or claimed."""
+        phase = self._members.state_of(shb)
+        return phase in {MemberPhase.LISTED, MemberPhase.INACTIVE} or self.claim(shb) is not None
 
     def follow_announcement(self) -> None:
         """Open an epoch at once if the latest is of an older announcement version (R31).

@@ -414,7 +414,7 @@ class Pubend(StreamEnd):
                 member, max(tick, self._latest.released), self._context.now
             )
             self._context.write(tuple(map(PutRecord, returned)))
-        if changed:
+        if changed and self._epochs.concerns(member.shb):
             self._epochs.update()
         if changed or self._retention.is_held:
             self._reviews.note_news()

@@ -1,4 +1,4 @@
-"""Requests of operators and other brokers for operations: attempts, repetitions, replies (RS-6).
+"""Requests for operations at their coordinator: attempts, repetitions, replies (RS-6).
 
 A request is attempted again after a refusal that may pass: another operation has the lock, a record
 was old, or a session was missing. The wait before an attempt is drawn between nothing and a bound
@@ -8,26 +8,24 @@ that doubles. A request that is repeated while it is worked on is answered with 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Collection
+from typing import Final
+
+from msgspec.structs import replace
 
 from gapless.core.context import Context
+from gapless.core.ids import BrokerId
 from gapless.core.parameters import microseconds
 from gapless.core.reshape_limits import OPERATIONS_WAITING_MAX
-from gapless.messages.clients import Refused
-from gapless.messages.overlay import CellMember
 from gapless.messages.records.reshape import OperationPhase
 from gapless.messages.reshape import (
     NO_OPERATION,
     OperationId,
-    OperationKind,
     OperationRequestId,
     OperationStatus,
     OpReply,
     OpRequest,
-    ReadmitBroker,
     RefusalReason,
-    TakeOverCell,
     TakeoverReply,
 )
 from gapless.reshape.cell_records import CellRecords
@@ -72,7 +70,7 @@ class _Attempts:
 
 
 class OperationCalls:
-    """Answers requests for operations, takeovers and readmissions."""
+    """Answers requests for the operations that this broker coordinates, and for its takeovers."""
 
     def __init__(
         self,
@@ -87,25 +85,18 @@ class OperationCalls:
         self._candidate = candidate
         self._working: dict[OperationRequestId, _Attempts] = {}
         self.times = OperationTimes()
-        self.handlers: Mapping[type, Callable[[str, Any], None]] = {
-            OpRequest: self._client_asked,
-            TakeOverCell: self._take_over,
-            ReadmitBroker: self._readmit,
-        }
 
     @property
     def working(self) -> int:
         """How many requests are worked on."""
         return len(self._working)
 
-    def _client_asked(self, client: str, request: OpRequest) -> None:
-        self.asked(request, lambda reply: self._context.notify(client, reply))
-
     def asked(self, request: OpRequest, answer: Answer) -> None:
         """Work on a request; ``answer`` is called once."""
         known = self._coordinator.find(request.id)
         if known is not None and known.phase is OperationPhase.FINISHED:
-            answer(OpReply(request.request, request.id, OperationStatus.DONE, known.op))
+            done = OpReply(request.request, request.id, OperationStatus.DONE, known.op)
+            answer(replace(done, time_us=self.times.of(request.id)))
             return
         if request.id in self._working or (known is not None and known.participants):
             op = NO_OPERATION if known is None else known.op
@@ -161,10 +152,10 @@ class OperationCalls:
         request = attempts.request
         del self._working[request.id]
         if why is None:
-            time_us = self._context.now - attempts.begun_at
-            self.times.finished(attempts.op, request.kind, time_us)
+            took_us = self._context.now - attempts.begun_at
+            self.times.finished(request.id, attempts.op, request.kind, took_us)
             done = OpReply(request.request, request.id, OperationStatus.DONE, attempts.op)
-            attempts.answer(done)
+            attempts.answer(replace(done, time_us=took_us))
         else:
             self.times.count(why.reason.name.lower())
             attempts.answer(self._refused(request, attempts.op, why))
@@ -183,24 +174,15 @@ class OperationCalls:
             leader,
         )
 
-    # --- takeover and readmission ----------------------------------------------------------------
+    # --- takeover --------------------------------------------------------------------------------
 
-    def _take_over(self, client: str, call: TakeOverCell) -> None:
-        def ended(reply: TakeoverReply) -> None:
+    def take_over(
+        self, replaced: Collection[BrokerId], ended: Callable[[TakeoverReply], None]
+    ) -> str | None:
+        """Begin a takeover of the own cell; return why it cannot begin."""
+
+        def counted(reply: TakeoverReply) -> None:
             self.times.count("takeover" if reply.done else "takeover given up")
-            numbered = TakeoverReply(
-                call.request, reply.done, reply.term, reply.cells, reply.text, reply.silent
-            )
-            self._context.notify(client, numbered)
+            ended(reply)
 
-        reason = self._candidate.declare(call.replaced, ended)
-        if reason is not None:
-            self._context.notify(client, Refused(call.request, reason))
-
-    def _readmit(self, client: str, call: ReadmitBroker) -> None:
-        own = self._records.own
-        id_ = OperationRequestId(f"readmit {call.broker}"[:200], call.request)
-        request = OpRequest(
-            call.request, id_, OperationKind.READMIT, (own,), CellMember(call.broker)
-        )
-        self._client_asked(client, request)
+        return self._candidate.declare(replaced, counted)

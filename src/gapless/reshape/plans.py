@@ -13,7 +13,6 @@ most ``plan_replans`` times. It never forces.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import NamedTuple, Protocol, TypeAlias
 
 from msgspec.structs import replace
 
@@ -22,108 +21,34 @@ from gapless.core.errors import UsageError
 from gapless.core.ids import CellId
 from gapless.core.parameters import microseconds
 from gapless.core.plan_limits import PLAN_CELLS_MAX
-from gapless.messages.overlay import CellMember, CellRecord
+from gapless.messages.overlay import CellRecord
 from gapless.messages.records import DeleteRecord, PlanRecord, PutRecord
 from gapless.messages.records.plans import PlannedCell, PlannedStep, PlanOrder
+from gapless.reshape.plan_protocols import (
+    Cancellable,
+    EdgeSettling,
+    FinishedStep,
+    OperationRefused,
+    OperationStale,
+    PlanOperations,
+    PlanOutcome,
+    StepDone,
+    StepOutcome,
+    StepRequest,
+    TreeRecords,
+)
 from gapless.reshape.plan_state import TRANSITIONS, PlanInput, PlanState
 from gapless.reshape.planned_cells import after_step, states_of, target_of
-from gapless.reshape.planning.bounds import PairBound
+from gapless.reshape.planning.bounds import DEGREE_ROOM, PairBound
 from gapless.reshape.planning.plan import TreePlanner
 from gapless.reshape.planning.steps import PlanStep, StepKind
 from gapless.reshape.planning.trees import CellTree, tree_edge
 from gapless.reshape.planning.wanted import recorded_tree
 
-__all__ = [
-    "EdgeSettling",
-    "OperationRefused",
-    "OperationStale",
-    "PlanExecutor",
-    "PlanOperations",
-    "PlanOutcome",
-    "StepDone",
-    "StepOutcome",
-    "StepRequest",
-    "TreeRecords",
-]
+__all__ = ["PlanExecutor"]
 
 SLICE_US = 1_000
 """The pause between two slices of planning, in which the broker serves others."""
-
-
-class Cancellable(Protocol):
-    """Something under way."""
-
-    def cancel(self) -> None:
-        """End it without a result."""
-
-
-class StepRequest(NamedTuple):
-    """An operation to request from its coordinator."""
-
-    plan: str
-    number: int
-    """With the plan the id of the request: it is the same after a restart."""
-    kind: StepKind
-    cells: tuple[CellId, ...]
-    newcomer: CellMember | None
-    """The broker of the new cell of an APPEND."""
-    expected: tuple[PlannedCell, ...]
-
-
-class StepDone(NamedTuple):
-    """The operation is done."""
-
-    cell: CellId | None = None
-    """The id that the cell of an APPEND got."""
-
-
-class OperationStale(NamedTuple):
-    """The tree is not as the operation expects."""
-
-
-class OperationRefused(NamedTuple):
-    """The operation is refused for good."""
-
-    reason: str
-
-
-StepOutcome: TypeAlias = StepDone | OperationStale | OperationRefused
-
-
-class PlanOperations(Protocol):
-    """Requests operations from the leaders that coordinate them."""
-
-    def request(self, request: StepRequest, then: Callable[[StepOutcome], None]) -> Cancellable:
-        """Request an operation until it is answered; call back in a later step, once."""
-
-
-class TreeRecords(Protocol):
-    """Walks over the whole tree."""
-
-    def walk(
-        self, then: Callable[[Collection[CellRecord], Collection[CellId]], None]
-    ) -> Cancellable:
-        """Call back with the records of all cells, and with the cells that did not answer."""
-
-
-class EdgeSettling(Protocol):
-    """Knows whether edges are settled."""
-
-    def settle(self, cells: Collection[CellId], then: Callable[[], None]) -> Cancellable:
-        """Call back, in a later step, when no edge of these cells is unsettled."""
-
-
-class PlanOutcome(NamedTuple):
-    """How a plan has ended."""
-
-    plan: str
-    done: int
-    """How many operations it took."""
-    is_reached: bool
-    reason: str = ""
-    present: CellTree | None = None
-    """The tree that the last walk found, unless it is the wanted one."""
-    wanted: CellTree | None = None
 
 
 class PlanExecutor:
@@ -150,6 +75,9 @@ class PlanExecutor:
         """Called at the end of the plan. Nobody waits for one that was resumed from the disk."""
         self.last_outcome: PlanOutcome | None = None
         """Of the plan that ended last, since the start of the broker."""
+        self.finished: list[FinishedStep] = []
+        """The steps of the present or the last plan that were done since the start of the broker."""
+        self._requested_at = 0
 
     @property
     def state(self) -> PlanState:
@@ -178,6 +106,7 @@ class PlanExecutor:
             )
         CellTree.of(order.cells, order.edges)
         self._plan = PlanRecord(order, (), 0, 0, ())
+        self.finished = []
         self._waiting.append(ended)
         self._state = PlanState.WALKING
         self._walk()
@@ -202,9 +131,10 @@ class PlanExecutor:
     def _walked(self, records: Collection[CellRecord], silent: Collection[CellId]) -> None:
         self._under_way = None
         try:
-            self._tree = self._checked(records, silent)
-            target = target_of(self._record, self._tree)
-            planner = None if self._tree == target else self._planner(self._tree, target)
+            tree = self._tree = self._found(records, silent)
+            self._check_shown(tree)
+            target = target_of(self._record, tree)
+            planner = None if tree == target else self._planner(tree, target)
         except UsageError as error:
             self._fail(str(error))
             return
@@ -215,17 +145,20 @@ class PlanExecutor:
             self._enter(PlanInput.DIFFERS)
             self._advance(planner, states_of(records))
 
-    def _checked(self, records: Collection[CellRecord], silent: Collection[CellId]) -> CellTree:
-        """Return the tree of a walk; raise UsageError if no plan can begin with it."""
+    @staticmethod
+    def _found(records: Collection[CellRecord], silent: Collection[CellId]) -> CellTree:
+        """Return the tree of a walk; raise UsageError if it is not complete or too large."""
         if silent:
             raise UsageError(f"cells do not answer: {', '.join(sorted(silent))}")
         if len(records) > PLAN_CELLS_MAX:
             raise UsageError(f"the tree has more than {PLAN_CELLS_MAX:,} cells")
-        tree = recorded_tree(records)
+        return recorded_tree(records)
+
+    def _check_shown(self, tree: CellTree) -> None:
+        """Raise UsageError if a plan that begins is for another tree than the operator has seen."""
         shown = {tree_edge(*each) for each in self._record.order.present}
         if not self._record.steps and shown != {*tree.edges}:
             raise UsageError("the tree has changed since the plan was shown: plan again")
-        return tree
 
     def _planner(self, present: CellTree, target: CellTree) -> TreePlanner:
         plan = self._record
@@ -233,10 +166,12 @@ class PlanExecutor:
             raise UsageError(
                 f"the tree was changed by others, and planned anew {plan.replans} times"
             )
+        degree_max = self._context.parameters.cell_degree_max
+        degree = plan.order.degree or max(present.degree, target.degree) + DEGREE_ROOM
         return TreePlanner(
             present,
             target,
-            degree=plan.order.degree,
+            degree=min(degree, degree_max),
             diameter=plan.order.diameter,
             pairs=[PairBound(each.cell, each.other, each.distance) for each in plan.order.near],
             keep=plan.order.keep,
@@ -247,7 +182,7 @@ class PlanExecutor:
         """Do a slice of planning; begin the steps if it was the last one."""
         try:
             planner.advance()
-            self._check_newcomers(planner)
+            self._check(planner)
         except UsageError as error:
             self._fail(str(error))
             return
@@ -270,8 +205,14 @@ class PlanExecutor:
             )
         )
 
-    def _check_newcomers(self, planner: TreePlanner) -> None:
-        """Refuse a plan with a new cell for which the order names no broker."""
+    def _check(self, planner: TreePlanner) -> None:
+        """Refuse a plan that needs too many edges at a cell, or a broker that is not named."""
+        degree_max = self._context.parameters.cell_degree_max
+        if planner.plan is not None and planner.plan.peak_degree > degree_max:
+            raise UsageError(
+                f"a cell would have {planner.plan.peak_degree} neighbours on the way, and "
+                f"cell_degree_max is {degree_max}"
+            )
         named = {each.cell for each in self._record.order.newcomers}
         for step in () if planner.plan is None else planner.plan.steps:
             if step.kind is StepKind.APPEND and step.cells[0] not in named:
@@ -327,6 +268,7 @@ class PlanExecutor:
             members.get(step.cells[0]) if kind is StepKind.APPEND else None,
             tuple(each for each in plan.expected if each.cell in cells),
         )
+        self._requested_at = self._context.now
         self._under_way = self._operations.request(request, self._answered)
 
     def _answered(self, outcome: StepOutcome) -> None:
@@ -335,6 +277,8 @@ class PlanExecutor:
         match outcome:
             case StepDone():
                 self._enter(PlanInput.DONE)
+                took_us = self._context.now - self._requested_at
+                self.finished.append(FinishedStep(self._next_step(), took_us))
                 plan = after_step(self._record, outcome.cell)
                 if stopping:
                     self._plan = plan
@@ -348,11 +292,11 @@ class PlanExecutor:
                 else:
                     self._walk()
             case OperationRefused(reason):
-                self._fail(f"{self._shown_step()}: {reason}")
+                self._fail(f"{self._next_step()}: {reason}")
 
-    def _shown_step(self) -> str:
+    def _next_step(self) -> PlanStep:
         step = self._record.steps[self._record.next]
-        return str(PlanStep(StepKind(step.kind), step.cells))
+        return PlanStep(StepKind(step.kind), step.cells)
 
     # --- the end --------------------------------------------------------------------------------
 

@@ -117,7 +117,10 @@ class TreeStep:
         exchange: TellsRecords,
         first: Sequence[Reshaped],
         second: Sequence[FollowsTree],
+        *,
+        may_join: bool = False,
     ) -> None:
+        """``may_join``: the broker was started alone, to be appended (RS-15)."""
         self._context = context
         self._me = context.identity.broker
         self._own = tree.neighbourhood.own
@@ -131,6 +134,9 @@ class TreeStep:
         """The newest durable records."""
         self._latest: Records = self._held
         """The records of the last step that was requested. Its write may be pending."""
+        self._may_join = may_join
+        self._has_joined = False
+        """Whether this broker is in another cell, in which its next incarnation starts."""
         self._version = tree.version
         """Of the neighbourhood of that step."""
 
@@ -141,8 +147,12 @@ class TreeStep:
 
     @property
     def may_join(self) -> bool:
-        """A running broker keeps its cell: its components and its SHB have the cell's id."""
-        return False
+        """Whether this broker can become a member of another cell.
+
+        A running broker keeps its cell: its components and its SHB have the cell's id. So a newcomer
+        that joins starts again.
+        """
+        return self._may_join
 
     def record(self, cell: CellId) -> CellRecord | None:
         """Return the newest durable record of a cell, or None."""
@@ -165,6 +175,13 @@ class TreeStep:
         """
         before = self._latest
         found = merged(before, records)
+        if self._has_joined:
+            self._context.write(changes, then)  # the next incarnation gets the records
+            return
+        joined = self._joined(found)
+        if joined is not None:
+            self._join(joined, found, changes, then)
+            return
         kept = self._kept(found)
         if kept == before:
             self._context.write(changes, then)
@@ -180,6 +197,30 @@ class TreeStep:
             then()
 
         record = NeighbourhoodRecord(self._own, version, tuple(kept.values()))
+        self._context.write((PutRecord(record), *changes), stored)
+
+    def _joined(self, records: Records) -> CellId | None:
+        """Return the cell that this newcomer has become a member of, or None."""
+        others = (name for name in records if name != self._own)
+        found = (name for name in others if self._me in records[name].brokers)
+        return next(found, None) if self._may_join else None
+
+    def _join(
+        self,
+        cell: CellId,
+        records: Records,
+        changes: tuple[StorageChange, ...],
+        then: Callable[[], None],
+    ) -> None:
+        """Store the neighbourhood of the new cell, and start again as its member."""
+        self._may_join, self._has_joined = False, True
+        near = within(records, cell, self._radius, listed=True)
+
+        def stored() -> None:
+            then()
+            self._context.start_again()
+
+        record = NeighbourhoodRecord(cell, 1, tuple(near.values()))
         self._context.write((PutRecord(record), *changes), stored)
 
     def is_consistent(self, records: Collection[CellRecord]) -> bool:

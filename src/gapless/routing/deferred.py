@@ -17,7 +17,7 @@ from gapless.core.ids import BrokerId, PubendId
 from gapless.core.parameters import microseconds
 from gapless.messages.streams import Attach, Detach, FeedUnavailable, FeedUnavailableReason
 from gapless.overlay.path_epochs import ViewDifference
-from gapless.routing.protocols import CellRecords
+from gapless.routing.protocols import RecordPeers
 
 __all__ = ["DeferredAttaches"]
 
@@ -30,7 +30,7 @@ class _Deferred(NamedTuple):
 class DeferredAttaches:
     """The attach requests that wait for newer cell records, one of each attach number."""
 
-    def __init__(self, context: Context, records: CellRecords) -> None:
+    def __init__(self, context: Context, records: RecordPeers) -> None:
         self._context = context
         self._records = records
         self._waiting: dict[tuple[BrokerId, PubendId, int], _Deferred] = {}

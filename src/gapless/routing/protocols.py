@@ -14,7 +14,7 @@ from gapless.overlay.path_epochs import ViewDifference
 from gapless.propagation.sufficiency import Receiver
 from gapless.stream.epochs import StreamVector
 
-__all__ = ["CellRecords", "Feeders", "Filtering", "HostedLog", "Paths", "ReportTargets"]
+__all__ = ["Feeders", "Filtering", "HostedLog", "Paths", "RecordPeers", "ReportTargets"]
 
 
 class Filtering(Protocol):
@@ -65,7 +65,7 @@ class Paths(FeedPaths, Protocol):
         """Return whether the pubend is best effort (R33)."""
 
 
-class CellRecords(Protocol):
+class RecordPeers(Protocol):
     """The exchange of cell records with peers (RS-4)."""
 
     def push(self, peer: BrokerId, cells: Collection[CellId]) -> None:

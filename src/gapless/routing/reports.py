@@ -18,11 +18,12 @@ not appear in reports (R49, R58).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 from gapless.core.context import Context
 from gapless.core.ids import BrokerId, PubendId, ShbId
+from gapless.core.limits import REPORT_ITEMS_MAX
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.messages.streams import (
@@ -32,9 +33,12 @@ from gapless.messages.streams import (
     ForgetMemberSet,
     Member,
 )
+from gapless.routing.arriving_reports import ArrivingReports
 from gapless.routing.protocols import Feeders, ReportTargets
 
-__all__ = ["Groups", "ReportAggregator", "grouped"]
+__all__ = ["Groups", "ReportAggregator", "batched", "grouped"]
+
+T = TypeVar("T")
 
 
 class _LastReport(NamedTuple):
@@ -78,6 +82,15 @@ def grouped(reports: list[tuple[Tick, Member]], groups_max: int) -> Groups:
     ]
 
 
+def batched(items: Sequence[T], most: int) -> list[tuple[T, ...]]:
+    """Divide items into parts of at most ``most``.
+
+    >>> batched("abcde", 2)
+    [('a', 'b'), ('c', 'd'), ('e',)]
+    """
+    return [tuple(items[at : at + most]) for at in range(0, len(items), most)]
+
+
 class ReportAggregator:
     """Aggregates the reports that a router receives.
 
@@ -101,6 +114,7 @@ class ReportAggregator:
         self._expected: dict[tuple[PubendId, bool], int] = {}
         """When AckExpected was last sent for a pubend, without and with pressure."""
         self.is_urgent = False
+        self._arrivals = ArrivingReports(context, self._take)
 
     def start(self) -> None:
         """Start to send reports at intervals."""
@@ -132,9 +146,7 @@ class ReportAggregator:
         if members is None:
             self._context.mark("report with an unknown set")
             return
-        for pubend, tick in message.acknowledged:
-            for member in members:
-                self._take(peer, pubend, member, tick)
+        self._arrivals.add(peer, members, message.acknowledged)
 
     def session_opened(self, peer: BrokerId) -> None:
         """Forget the set numbers: they are numbered per session."""
@@ -146,6 +158,7 @@ class ReportAggregator:
         self._sets.pop(peer, None)
         self._named.pop(peer, None)
         self._numbers.pop(peer, None)
+        self._arrivals.forget(peer)
         for reports in self._last_reports.values():
             for shb in [shb for shb, each in reports.items() if each.by == peer]:
                 del reports[shb]
@@ -230,20 +243,22 @@ class ReportAggregator:
         oldest = self._context.now - microseconds(ms=self._context.parameters.ack_report_ttl_ms)
         for pubend in sorted(fresh):
             last = self._last_reports.get(pubend, {})
-            found = [last[shb] for shb in fresh[pubend] if shb in last and last[shb].at >= oldest]
-            feeder = self._feeders.feeder(pubend)
-            if not found or pubend in self._here:
+            if not last or pubend in self._here:
                 continue
+            feeder = self._feeders.feeder(pubend)
             if feeder is None:
                 self._fresh[pubend] = fresh[pubend]
                 continue
+            found = [last[shb] for shb in fresh[pubend] if shb in last and last[shb].at >= oldest]
             reports = [(each.tick, each.member) for each in found]
-            for tick, members in grouped(reports, self._context.parameters.ack_groups):
-                by_feeder.setdefault(feeder, {}).setdefault(members, []).append((pubend, tick))
+            for tick, group in grouped(reports, self._context.parameters.ack_groups):
+                for members in batched(group, REPORT_ITEMS_MAX):
+                    by_feeder.setdefault(feeder, {}).setdefault(members, []).append((pubend, tick))
         for feeder, sets in by_feeder.items():
             for members, acknowledged in sets.items():
                 number = self._number(feeder, members)
-                self._context.send(feeder, AckReport(number, tuple(acknowledged)))
+                for part in batched(acknowledged, REPORT_ITEMS_MAX):
+                    self._context.send(feeder, AckReport(number, part))
 
     def _number(self, peer: BrokerId, members: tuple[Member, ...]) -> int:
         """Return the number of a set in the session with a peer; define it there."""

@@ -10,10 +10,10 @@ A router makes F only by filtering, and sends nothing for a tick that it does no
 sees a gap and sends a nack. The router requests unknown ticks once for all receivers
 (:mod:`.nacks`). :mod:`.attachments` decides which receivers are fed.
 
-Silence that a router receives is true for the SHBs behind its cell. If after a step of the tree more
-SHBs are behind the cell for a pubend, the router raises the *scope* of the pubend: it forgets what
-it received, attaches again, and drops what arrives under an older scope (RS-37). Knowledge from its
-own log was never filtered, and remains.
+Silence that a router receives is true for the SHBs behind its cell. If after a step of the tree
+more SHBs are behind the cell for a pubend, the router raises the *scope* of the pubend: it forgets
+what it received, attaches again, and drops what arrives under an older scope (RS-37). Knowledge
+from its own log was never filtered, and remains.
 
 A receiver is fed only while both ends know the same epochs of the edges between (:mod:`.deferred`).
 """
@@ -52,7 +52,7 @@ from gapless.routing.deferred import DeferredAttaches
 from gapless.routing.epoch_sender import StreamEpochSender
 from gapless.routing.nacks import UpstreamRequests
 from gapless.routing.pauses import StreamPauses
-from gapless.routing.protocols import CellRecords, Filtering, HostedLog, Paths
+from gapless.routing.protocols import Filtering, HostedLog, Paths, RecordPeers
 from gapless.routing.receiver_requests import ReceiverRequests
 from gapless.routing.replay_buffer import ReplayAccount
 from gapless.routing.routed import RoutedPubend
@@ -68,7 +68,7 @@ class Router:
     """The streams of one broker as a router."""
 
     def __init__(
-        self, context: Context, filtering: Filtering, paths: Paths, records: CellRecords
+        self, context: Context, filtering: Filtering, paths: Paths, records: RecordPeers
     ) -> None:
         self._context = context
         self._filtering = filtering
@@ -461,9 +461,8 @@ class Router:
                 routed.feed.session_closed(peer)
 
     def _send_silence(self) -> None:
-        self._context.call_later(
-            microseconds(ms=self._context.parameters.silence_ms), self._send_silence
-        )
+        pause_us = microseconds(ms=self._context.parameters.silence_ms)
+        self._context.call_later(pause_us, self._send_silence)
         withheld, self._withheld = self._withheld, {}
         self._sender.send_silence(
             routed for routed in withheld.values() if not self._paths.is_best_effort(routed.pubend)
@@ -471,10 +470,9 @@ class Router:
 
     def _expire(self) -> None:
         """End attachments that were not refreshed, and feeds without a receiver."""
-        self._context.call_later(
-            microseconds(ms=self._context.parameters.attach_refresh_ms), self._expire
-        )
-        oldest = self._context.now - self._context.parameters.attach_expiry_us
+        parameters = self._context.parameters
+        self._context.call_later(microseconds(ms=parameters.attach_refresh_ms), self._expire)
+        oldest = self._context.now - parameters.attach_expiry_us
         for routed in list(self._routed.values()):
             self._attachments.expire(routed, oldest)
             if routed.was_idle():
@@ -486,15 +484,7 @@ class Router:
     def _get(self, pubend: PubendId) -> RoutedPubend:
         routed = self._routed.get(pubend)
         if routed is None:
-            routed = RoutedPubend(
-                self._context,
-                pubend,
-                self._paths,
-                self._account,
-                self._replay_account,
-                self.pauses,
-                self,
-                self._scope,
-            )
+            shared = (self._account, self._replay_account, self.pauses)
+            routed = RoutedPubend(self._context, pubend, self._paths, *shared, self, self._scope)
             self._routed[pubend] = routed
         return routed

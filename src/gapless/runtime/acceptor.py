@@ -90,7 +90,10 @@ class Acceptor:
         links: BrokerLinks,
         log: StructuredLog,
         authenticator: Authenticator | None = None,
+        *,
+        takes_clients: bool = True,
     ) -> None:
+        self._takes_clients = takes_clients
         self.traffic = TrafficCounters()
         self.refused = 0
         self.pending: dict[_PendingConnection, None] = {}
@@ -128,6 +131,9 @@ class Acceptor:
             self.refuse(connection, DisconnectReason.NO_COMMON_VERSION, reason)
         elif handshake.role is Role.BROKER:
             self._accept_broker(connection, handshake, version)
+        elif not self._takes_clients:
+            reason = "this broker is in no tree yet: append it with gapless topo append"
+            self.refuse(connection, DisconnectReason.STOPPING, reason)
         elif self._clients.is_full:
             reason = f"connections_max = {self._parameters.connections_max:,} clients are connected"
             self.refuse(connection, DisconnectReason.CONNECTION_LIMIT, reason)

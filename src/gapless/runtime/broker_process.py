@@ -111,6 +111,10 @@ class BrokerProcess:
         self._log_start = (0, 0)
         """The inode of the log file, and the offset at which the current process's log begins."""
 
+    def move_to(self, cell: CellId) -> None:
+        """Note the cell of a broker that was appended."""
+        self.cell = cell
+
     @property
     def pid(self) -> int | None:
         """The id of the current process."""

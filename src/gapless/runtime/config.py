@@ -6,6 +6,7 @@ A file in TOML; only ``name`` and ``data`` are required::
     data = "/var/lib/gapless/l1"  # relative to this file
     overlay = "trading.toml"  # the overlay's file, relative to this one; omitted: a single broker
     cell = "london"  # optional if there is an overlay file
+    join = false  # true: starts alone in its cell, and waits for `gapless topo append`
     listen = "127.0.0.1:7400"  # the default: only this computer can connect
     advertise = "l1.example:7400"  # the address for others, if it is not ``listen``
     metrics = "127.0.0.1:9400"  # /metrics and /healthz; omitted: not served
@@ -76,6 +77,7 @@ class _BrokerFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     data: PathText
     overlay: PathText = ""
     cell: str = ""
+    join: bool = False
     listen: str = f"127.0.0.1:{PORT}"
     advertise: str = ""
     metrics: str = ""
@@ -119,6 +121,7 @@ def load_config(path: Path, *, restarts: int = 0) -> BrokerConfig:
             parameters=_parameters(found, overlay),
             audit=_audit(found, path.parent),
             access=_access(found, path.parent),
+            join=found.join,
             restarts=restarts,
             disk_shared_by=found.disk_shared_by,
         )

@@ -16,7 +16,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from gapless.core.context import StepTime
-from gapless.core.effects import DisconnectClient, Effect, Fetch, Notify, Send, SetPeers, Write
+from gapless.core.effects import (
+    DisconnectClient,
+    Effect,
+    Fetch,
+    Notify,
+    Send,
+    SetPeers,
+    StartAgain,
+    Write,
+)
 from gapless.core.errors import GaplessError
 from gapless.core.events import MachineEvent
 from gapless.core.limits import SHOWN_EVENT_MAX
@@ -58,6 +67,9 @@ class EffectHandler(Protocol):
 
     def set_peers(self, wanted: SetPeers) -> None:
         """Keep links with these brokers only."""
+
+    def start_again(self) -> None:
+        """End this incarnation; another one follows."""
 
     def write(self, write: Write) -> None:
         """Make changes durable."""
@@ -178,9 +190,11 @@ class Driver:
             self._handler.fetch(effect)
         elif isinstance(effect, DisconnectClient):
             self._handler.disconnect(effect.client, effect.reason)
-        else:
-            assert isinstance(effect, SetPeers), f"{effect!r} is no effect"
+        elif isinstance(effect, SetPeers):
             self._handler.set_peers(effect)
+        else:
+            assert isinstance(effect, StartAgain), f"{effect!r} is no effect"
+            self._handler.start_again()
 
     def _arm(self) -> None:
         """Set the timer for the machine's next deadline; a later one is set when it fires."""

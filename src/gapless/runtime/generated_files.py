@@ -44,9 +44,9 @@ def is_edited(path: Path) -> bool:
     return head != f"{_HEAD}{_digest(text)}"
 
 
-def set_aside(path: Path) -> None:
+def set_aside(path: Path, suffix: str = EDITED_SUFFIX) -> None:
     """Rename an edited file, so that another is written in its place; older ones are kept too."""
-    first = path.with_name(path.name + EDITED_SUFFIX)
+    first = path.with_name(path.name + suffix)
     others = (first.with_name(f"{first.name}.{number}") for number in itertools.count(2))
     path.rename(next(each for each in itertools.chain((first,), others) if not each.exists()))
 

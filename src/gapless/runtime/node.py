@@ -11,20 +11,21 @@ It may be a process of its own (:mod:`.process`) or one of several in an event l
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 from gapless.audit.brokers import BrokerAudit
 from gapless.broker import Broker
+from gapless.broker.joining import joined_neighbourhood
 from gapless.core.address import Address
+from gapless.core.context import nothing
 from gapless.core.effects import Fetch, SetPeers, Write
 from gapless.core.errors import DiskFullError, UsageError
 from gapless.core.events import MachineEvent, Stopping
 from gapless.core.ids import BrokerId
 from gapless.core.limits import ROW_BYTES_MAX
-from gapless.core.version import PROTOCOL_VERSIONS, VERSION
+from gapless.overlay.neighbourhood import Neighbourhood
 from gapless.runtime.acceptor import Acceptor
 from gapless.runtime.authentication import Authenticator
 from gapless.runtime.clients import CHECKS_PER_KEEPALIVE, ClientSessions
@@ -33,7 +34,7 @@ from gapless.runtime.corruption_log import CORRUPTION_LOG_INTERVAL_S, Corruption
 from gapless.runtime.disk_queue import DiskQueue
 from gapless.runtime.disk_space import SPACE_CHECK_INTERVAL_S, DiskWatch, with_log_limits
 from gapless.runtime.driver import Driver, read_clocks
-from gapless.runtime.health import Health, health_page
+from gapless.runtime.health import Health, health_of, health_page
 from gapless.runtime.http import WebServer
 from gapless.runtime.links import CHECKS_PER_IDLE_TIMEOUT, BrokerLinks
 from gapless.runtime.logs import StructuredLog
@@ -66,7 +67,9 @@ class Node:
         *,
         addresses: MutableMapping[BrokerId, Address] | None = None,
         on_failure: Callable[[BaseException], None] | None = None,
+        on_start_again: Callable[[], None] = nothing,
     ) -> None:
+        """``on_start_again`` is called when the broker has joined a tree: another node must follow."""
         self.settings = settings
         self.addresses = dict(settings.overlay.addresses) if addresses is None else addresses
         """The addresses of brokers. Nodes of one process may share it and add themselves."""
@@ -75,6 +78,9 @@ class Node:
         self.refused: dict[str, str] = {}
         """What could not be restored from disk, and why."""
         self._on_failure = on_failure
+        self._on_start_again = on_start_again
+        self.cell = settings.cell
+        """The cell of the broker. A newcomer gets another one when it is appended."""
         self._log = StructuredLog(broker=settings.name, cell=settings.cell)
         self._connections: OpenConnections[FramedConnection] = OpenConnections()
         self._repeating: list[asyncio.TimerHandle] = []
@@ -139,26 +145,7 @@ class Node:
 
     def health(self) -> Health:
         """Return the state for operators and monitoring."""
-        return Health(
-            broker=self.name,
-            cell=self.settings.cell,
-            overlay=self.settings.overlay.name,
-            incarnation=self.broker.context.identity.incarnation,
-            version=VERSION,
-            protocols=PROTOCOL_VERSIONS,
-            status="ok" if self.is_running else "stopping",
-            url=self.url,
-            uptime_s=round(self.uptime_s, 3),
-            links=self.links.open_peers,
-            links_missing=sorted(self.links.peers.difference(self.links.open_peers)),
-            refused=self.refused,
-            disk_free_bytes=self.disk_watch.space and self.disk_watch.space.free,
-            disk_warning=self.disk_watch.warning,
-            corrupt={
-                str(pubend): why
-                for pubend, why in self.broker.components.pubends.corruptions.items()
-            },
-        )
+        return health_of(self)
 
     # --- starting ------------------------------------------------------------------------------
 
@@ -176,8 +163,11 @@ class Node:
         self.disk = DiskQueue(opened.store, loop, self._stored, ROW_BYTES_MAX)
         self.refused = opened.refused
         try:
+            may_join, records = self.settings.join, opened.records
+            joined = joined_neighbourhood(self.cell, records) if may_join else None
+            self.cell = self.cell if joined is None else joined.own
             self._open_audit()
-            self._make(opened)
+            self._make(opened, joined)
             await self._bind()
             self.driver.handle(None)
             await self._ready
@@ -191,7 +181,7 @@ class Node:
 
     def _open_audit(self) -> None:
         if self.settings.audit is not None:
-            self._audit = BrokerAudit(self.settings.audit, self.name, self.settings.cell)
+            self._audit = BrokerAudit(self.settings.audit, self.name, self.cell)
 
     async def _serve(self) -> None:
         """Accept connections and dial the peers."""
@@ -225,15 +215,15 @@ class Node:
         )
         self.metrics_address = await self._web.start(self.settings.metrics)
 
-    def _make(self, opened: OpenedStore) -> None:
+    def _make(self, opened: OpenedStore, joined: Neighbourhood | None) -> None:
         settings, parameters = self.settings, self.settings.parameters
         overlay = settings.overlay
-        neighbourhood = overlay.topology_with_addresses().neighbourhood(
+        neighbourhood = joined or overlay.topology_with_addresses().neighbourhood(
             settings.cell, parameters.neighbourhood_radius
         )
         self.broker = Broker(
             settings.name,
-            settings.cell,
+            self.cell,
             with_log_limits(parameters, settings.data, settings.disk_shared_by),
             neighbourhood,
             opened.records,
@@ -242,6 +232,7 @@ class Node:
             corrupt_subscriptions=opened.subscriptions,
             addresses=self.addresses,
             overlay=overlay.name,
+            may_join=settings.join and joined is None,
         )
         self.driver = self.driver_class(self.broker, self, self._loop, self._fail)
         handle, handle_all = self.driver.handle, self.driver.handle_all
@@ -264,6 +255,7 @@ class Node:
             self.links,
             self._log,
             self._authenticator,
+            takes_clients=joined is not None or not settings.join,
         )
         self._is_made = True
 
@@ -336,6 +328,11 @@ class Node:
     def set_peers(self, wanted: SetPeers) -> None:
         """Have links with these brokers and no others."""
         self.links.set_peers(wanted)
+
+    def start_again(self) -> None:
+        """End this node in favour of another one."""
+        self._log.info("broker has joined a tree and starts again")
+        self._on_start_again()
 
     def write(self, write: Write) -> None:
         """Make changes durable; publishers are paused while too many bytes are pending."""
@@ -474,7 +471,8 @@ class Node:
         if self._is_made:
             self.clients.filters.close()
             await self.links.stop_dialling()
-        await self._wait_for_connections()
+        timeout_s = self.settings.parameters.shutdown_timeout_ms / 1_000
+        await self._connections.closed_within(timeout_s, FramedConnection.abort)
         self._stopped = True
         if self._is_made:
             self.driver.stop()
@@ -484,12 +482,3 @@ class Node:
         await self._loop.run_in_executor(None, self.disk.close)
         if self._audit is not None:
             self._audit.close()
-
-    async def _wait_for_connections(self) -> None:
-        """Let all connections send their pending data; abort those that need too long."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self.settings.parameters.shutdown_timeout_ms / 1_000):
-                await self._connections.all_closed()
-        for connection in self._connections:
-            connection.abort()
-        await self._connections.all_closed()

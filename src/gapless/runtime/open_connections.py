@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 __all__ = ["OpenConnections"]
@@ -41,3 +42,12 @@ class OpenConnections(Generic[T]):
     async def all_closed(self) -> None:
         """Wait until no connection is open."""
         await self._empty.wait()
+
+    async def closed_within(self, timeout_s: float, abort: Callable[[T], None]) -> None:
+        """Let all connections send their pending data; abort those that need too long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self.all_closed()
+        for connection in self:
+            abort(connection)
+        await self.all_closed()

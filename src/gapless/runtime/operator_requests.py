@@ -12,12 +12,15 @@ from typing import Any, Final
 from gapless.messages.clients import RefusalCause, Refused
 from gapless.messages.closing import ClosePubend
 from gapless.messages.operating import RemoveDurable, RetireBroker, SeekDurable, SetDurableFilter
+from gapless.messages.plans import AbortPlan, ApplyPlan
 from gapless.messages.reshape import OpRequest, ReadmitBroker, TakeOverCell
 from gapless.runtime.authentication import ClientIdentity
 
 __all__ = ["OPERATOR_REQUESTS", "refusal_of"]
 
 OPERATOR_REQUESTS: Final[Mapping[type, str]] = {
+    AbortPlan: "stop plans",
+    ApplyPlan: "change the tree",
     OpRequest: "change the tree",
     ReadmitBroker: "readmit brokers",
     ClosePubend: "close pubends of other clients",

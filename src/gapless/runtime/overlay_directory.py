@@ -3,6 +3,7 @@
 The directory holds everything of an overlay::
 
     overlay.toml            the tree, and the address of each broker
+    overlay.sock            takes requests to start and stop brokers
     overlay.lock            locked by the supervisor that runs the overlay
     broker.token            with tokens: the secret of the brokers
     b1/broker.toml          the configuration that `gapless broker --config` reads
@@ -27,11 +28,13 @@ from gapless.audit.options import AuditOptions
 from gapless.core.address import Address
 from gapless.core.errors import UsageError
 from gapless.core.ids import BrokerId
+from gapless.overlay.neighbourhood import Topology
 from gapless.runtime.authentication import AccessOptions
 from gapless.runtime.broker_process import BrokerProcess, ProcessPlacement
 from gapless.runtime.config import LogConfig, listen_address
 from gapless.runtime.generated_files import is_edited, set_aside, write_generated
 from gapless.runtime.overlay_config import OverlayConfig, load_overlay
+from gapless.runtime.overlay_socket import SOCKET
 from gapless.runtime.principals import load_tokens, write_secret
 from gapless.runtime.toml import toml_text
 from gapless.storage.lock import DirectoryLock
@@ -69,6 +72,8 @@ class OverlayDirectory:
         self._tokens = tokens
         self._placement = placement
         self._lock: DirectoryLock | None = None
+        self._newcomers: dict[BrokerId, Address | None] = {}
+        """The brokers that were started to be appended, with their addresses of metrics."""
 
     def lock(self) -> None:
         """Lock the directory, unless it holds another overlay."""
@@ -121,6 +126,42 @@ class OverlayDirectory:
             overlay = self._overlay_file(broker)
             self._write(broker.config_path, self._config(broker, overlay, metrics))
 
+    def write_newcomer(self, broker: BrokerProcess, metrics: Address | None) -> None:
+        """Write the files of a broker that waits to be appended, in a directory of its own (RS-36)."""
+        alone = msgspec.structs.replace(
+            self._overlay,
+            topology=Topology.of({broker.cell: [broker.name]}, []),
+            addresses={broker.name: broker.address},
+        )
+        refuse_names_of_files(alone)
+        if broker.directory.exists():
+            raise UsageError(
+                f"{broker.directory} exists: a new cell needs a new broker, so choose another name"
+            )
+        broker.directory.mkdir(mode=0o700)
+        self._write(broker.directory / _OVERLAY, alone.to_toml())
+        self._newcomers[broker.name] = metrics
+        self._write(broker.config_path, self._config(broker, _OVERLAY, metrics, join=True))
+
+    def set_broker_aside(self, broker: BrokerProcess) -> None:
+        """Rename the directory of a broker that is in no tree, so that its name is free again."""
+        self._newcomers.pop(broker.name, None)
+        if broker.directory.exists():
+            set_aside(broker.directory, ".stopped")
+
+    def rewrite(self, overlay: OverlayConfig, brokers: Sequence[BrokerProcess]) -> list[Path]:
+        """Write the present tree; return the edited files, which are kept as they are."""
+        self.kept.clear()
+        self._overlay = overlay
+        self._write(self.path / _OVERLAY, overlay.to_toml())
+        for broker in brokers:
+            if broker.name in self._newcomers and overlay.cell_of(broker.name) is not None:
+                metrics = self._newcomers.pop(broker.name)
+                file = self._overlay_file(broker)
+                self._write(broker.config_path, self._config(broker, file, metrics))
+                (broker.directory / _OVERLAY).unlink(missing_ok=True)
+        return [*self.kept]
+
     def _refuse_edited_overlay(self) -> None:
         """Refuse options that an edited overlay file contradicts, before any file is written."""
         path = self.path / _OVERLAY
@@ -163,7 +204,9 @@ class OverlayDirectory:
         self._write(broker.directory / _OVERLAY, view.to_toml())
         return _OVERLAY
 
-    def _config(self, broker: BrokerProcess, overlay: str, metrics: Address | None) -> str:
+    def _config(
+        self, broker: BrokerProcess, overlay: str, metrics: Address | None, *, join: bool = False
+    ) -> str:
         values: dict[str, object] = {
             "name": broker.name,
             "cell": broker.cell,
@@ -171,6 +214,8 @@ class OverlayDirectory:
             "data": "store",
             "listen": str(broker.address),
         }
+        if join:
+            values["join"] = True
         if metrics is not None:
             values["metrics"] = str(metrics)
         if len(self._overlay.brokers) > 1:
@@ -196,5 +241,5 @@ def edited_addresses(path: Path, overlay: OverlayConfig) -> dict[BrokerId, Addre
 def refuse_names_of_files(overlay: OverlayConfig) -> None:
     """Refuse a broker whose directory would have the name of a file of the overlay."""
     for name, _ in overlay.brokers:
-        if name in {_OVERLAY, _LOCK, _SECRET}:
+        if name in {_OVERLAY, _LOCK, _SECRET, SOCKET}:
             raise UsageError(f"a broker cannot be named {name}: a file has that name")

@@ -66,6 +66,9 @@ _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 """The values of ``malloc.h`` of glibc."""
 
+_JOINED: Final = "the broker has joined a tree"
+"""Why a node stops and another one follows in this process."""
+
 _STANDARD_INPUT: Final = 0
 
 T = TypeVar("T")
@@ -122,10 +125,17 @@ async def serve(config: BrokerConfig, *, supervised: bool = False) -> int:
         if not stop.done():
             stop.set_result(reason)
 
+    def new_node() -> Node:
+        return Node(
+            config.settings,
+            on_failure=lambda error: stop_because(str(error)),
+            on_start_again=lambda: stop_because(_JOINED),
+        )
+
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop_because, f"signal {number.name}")
     watch: asyncio.BaseTransport | None = None
-    node = Node(config.settings, on_failure=lambda error: stop_because(str(error)))
+    node = new_node()
     try:
         watch = await _watch_input(stop_because) if supervised else None
         if not await _started(node, stop):
@@ -133,8 +143,13 @@ async def serve(config: BrokerConfig, *, supervised: bool = False) -> int:
         if supervised:
             _report_ready(node)
         settle_down()
-        reason = await stop
-        await node.stop(reason)
+        while await stop == _JOINED:
+            stop = loop.create_future()
+            await node.stop(_JOINED)
+            node = new_node()
+            if not await _started(node, stop):
+                return EXIT_STOPPED
+        await node.stop(stop.result())
     except Exception as error:  # noqa: BLE001 - every error has its exit code
         return _cannot_start(error) if not node.was_started else _exit_code(error)
     finally:

@@ -35,6 +35,8 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where publications and deliveries are recorded; None: nowhere."""
     access: AccessOptions | None = None
     """Which tokens are required; None: none."""
+    join: bool = False
+    """Whether the broker starts alone and takes clients when it was appended to a tree (RS-15)."""
     restarts: int = 0
     """How often a supervisor has restarted the broker."""
     disk_shared_by: int = 1
@@ -44,6 +46,8 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
         """Refuse a broker outside its overlay, too large frames, and tokens without a secret."""
         if self.overlay.cell_of(self.name) is None:
             raise UsageError(f"the overlay {self.overlay.name} has no broker {self.name}")
+        if self.join and self.overlay.brokers != [(self.name, self.cell)]:
+            raise UsageError("a broker that joins an overlay starts alone: name no other broker")
         if self.parameters.frame_bytes_max > EVENT_BYTES_MAX:
             raise UsageError(
                 f"frame_bytes_max ({self.parameters.frame_bytes_max:,}) must not be above "

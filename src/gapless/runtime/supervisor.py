@@ -19,15 +19,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import msgspec
 
 from gapless.audit.options import AuditOptions
 from gapless.core.address import PORT, Address
 from gapless.core.backoff import Backoff
-from gapless.core.errors import GaplessError, UsageError
-from gapless.core.ids import BrokerId
+from gapless.core.errors import GaplessError, UsageError, shortened
+from gapless.core.ids import BrokerId, CellId
+from gapless.overlay.neighbourhood import Topology
 from gapless.runtime.broker_process import (
     BrokerProcess,
     LocalPlacement,
@@ -42,6 +43,7 @@ from gapless.runtime.overlay_directory import (
     edited_addresses,
     refuse_names_of_files,
 )
+from gapless.runtime.overlay_socket import OverlaySocket
 from gapless.runtime.ports import ReservedPorts, refuse_used_ports
 from gapless.runtime.process import EXIT_WRONG_INPUT
 
@@ -94,9 +96,13 @@ class Supervisor:
         """
         refuse_names_of_files(overlay)
         self.data = data.absolute()
+        self._host = host
+        self._on_event = on_event
         self._restart = restart
         self._placement = placement
         self._stopping = False
+        self._leaving: set[BrokerId] = set()
+        """The brokers that are being stopped for good."""
         self._tasks: dict[BrokerId, asyncio.Task[None]] = {}
         count = len(overlay.brokers)
         self._reserved_ports = ReservedPorts(0 if port else count)
@@ -114,6 +120,11 @@ class Supervisor:
             BrokerProcess(name, cell, self.overlay.addresses[name], self.data / name, on_event)
             for name, cell in self.overlay.brokers
         ]
+        self._metrics_ports = [*self._reserved_metrics_ports.ports]
+        self._more_ports: list[ReservedPorts] = []
+        """The ports of brokers that were started later."""
+        self._has_metrics = metrics
+        self._socket = OverlaySocket(self.data, self)
         self._directory = OverlayDirectory(
             self.data,
             self.overlay,
@@ -165,6 +176,7 @@ class Supervisor:
                 why = broker.trouble or broker.log_tail()
                 message = f"the broker {broker.name} cannot start:\n{why}"
                 raise BrokerStartError(message, broker.exit_code)
+        await self._socket.start()
 
     def take_directory(self) -> None:
         """Lock the data directory and write the brokers' files, unless something is refused."""
@@ -172,7 +184,7 @@ class Supervisor:
         try:
             here = [each for each in self.brokers if not self._placement.command(each.name)]
             refuse_used_ports(each.address for each in here)
-            self._directory.write_files(self.brokers, self._reserved_metrics_ports.ports)
+            self._directory.write_files(self.brokers, self._metrics_ports)
         except BaseException:
             self.release_directory()
             raise
@@ -184,21 +196,96 @@ class Supervisor:
     async def stop(self) -> None:
         """Stop all brokers, the last one first; a broker that does not stop in time is killed."""
         self._stopping = True
+        await self._socket.stop()
         for broker in reversed(self.brokers):
-            task = self._tasks.pop(broker.name, None)
-            if task is None:
-                continue
-            if broker.process is None:
-                task.cancel()
-            else:
-                await broker.end()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-            if broker.stage is not ProcessStage.FAILED:
-                broker.set_stage(ProcessStage.STOPPED, "")
-        self._reserved_ports.release()
-        self._reserved_metrics_ports.release()
+            await self._end(broker)
+        for each in (self._reserved_ports, self._reserved_metrics_ports, *self._more_ports):
+            each.release()
         self.release_directory()
+
+    async def _end(self, broker: BrokerProcess) -> None:
+        """Stop a broker and restart it no more."""
+        task = self._tasks.pop(broker.name, None)
+        if task is None:
+            return
+        if broker.process is None:
+            task.cancel()
+        else:
+            self._leaving.add(broker.name)
+            await broker.end()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        self._leaving.discard(broker.name)
+        if broker.stage is not ProcessStage.FAILED:
+            broker.set_stage(ProcessStage.STOPPED, "")
+
+    # --- brokers that come and leave (RS-36) -----------------------------------------------------
+
+    def listed(self) -> list[dict[str, Any]]:
+        """Return the brokers."""
+        return [
+            {
+                "broker": each.name,
+                "cell": each.cell,
+                "address": str(each.address),
+                "stage": each.stage.value,
+            }
+            for each in self.brokers
+        ]
+
+    async def start_newcomer(self, name: BrokerId, cell: CellId) -> str:
+        """Start a broker that waits to be appended; return its address."""
+        if any(each.name == name for each in self.brokers):
+            raise UsageError(f"a broker {name} runs here already")
+        ports = ReservedPorts(1 + self._has_metrics)
+        self._more_ports.append(ports)
+        broker = BrokerProcess(
+            name, cell, Address(self._host, ports.ports[0]), self.data / name, self._on_event
+        )
+        metrics = Address("127.0.0.1", ports.ports[1]) if self._has_metrics else None
+        self._directory.write_newcomer(broker, metrics)
+        self.brokers.append(broker)
+        self._tasks[name] = asyncio.create_task(
+            self._keep_running(broker), name=f"supervise {name}"
+        )
+        await broker.settled.wait()
+        if broker.stage is ProcessStage.FAILED:
+            await self.stop_broker(name)
+            raise UsageError(
+                f"the broker {name} cannot start: {broker.trouble or broker.log_tail()}"
+            )
+        return str(broker.address)
+
+    async def stop_broker(self, name: BrokerId) -> None:
+        """Stop a broker for good; one that is in no tree leaves its name to another one."""
+        broker = next((each for each in self.brokers if each.name == name), None)
+        if broker is None:
+            raise UsageError(f"no broker {shortened(name)} runs here")
+        await self._end(broker)
+        self.brokers.remove(broker)
+        if self.overlay.cell_of(name) is None:
+            self._directory.set_broker_aside(broker)
+
+    def write_tree(
+        self, cells: dict[CellId, list[BrokerId]], edges: list[tuple[CellId, CellId]]
+    ) -> list[Path]:
+        """Write the present tree to the files; return the edited ones, which are kept."""
+        processes = {each.name: each for each in self.brokers}
+        foreign = sorted({name for names in cells.values() for name in names} - processes.keys())
+        if foreign:
+            raise UsageError(
+                f"the tree has brokers that do not run here, {shortened(', '.join(foreign))}: "
+                "overlay.toml stays as it is"
+            )
+        for cell, names in cells.items():
+            for name in names:
+                processes[name].move_to(cell)
+        self.overlay = msgspec.structs.replace(
+            self.overlay,
+            topology=Topology.of(cells, edges),
+            addresses={name: processes[name].address for names in cells.values() for name in names},
+        )
+        return self._directory.rewrite(self.overlay, self.brokers)
 
     def kill(self, name: BrokerId) -> None:
         """Kill a broker's process at once, as a crash would."""
@@ -227,7 +314,7 @@ class Supervisor:
             except OSError as error:  # the log cannot be written, or the process not started
                 broker.cannot_run(error)
                 return
-            if self._stopping:
+            if self._stopping or broker.name in self._leaving:
                 return
             fate = broker.ended(code)
             refusals = refusals + 1 if code == EXIT_WRONG_INPUT else 0

@@ -161,15 +161,8 @@ class Subend:
     def open(self) -> None:
         """Look for a feeder; the membership is on disk."""
         if isinstance(self._state, Joining):
-            feed = Feed(
-                self._context,
-                self.pubend,
-                AttachKind.LEAF,
-                str(self._shb),
-                self,
-                self._paths,
-                eager=self.groups.is_merged,
-            )
+            leaf, eager = (AttachKind.LEAF, str(self._shb)), self.groups.is_merged
+            feed = Feed(self._context, self.pubend, *leaf, self, self._paths, eager=eager)
             self._state = Open(feed)
             self.verify_starts()
 

@@ -16,6 +16,7 @@ from gapless.messages import (
     mobility,
     operating,
     overlay,
+    plans,
     propagation,
     pubend_requests,
     reading,
@@ -138,6 +139,9 @@ Request: TypeAlias = (
     | reshape.OpRequest
     | reshape.TakeOverCell
     | reshape.ReadmitBroker
+    | plans.ApplyPlan
+    | plans.GetPlan
+    | plans.AbortPlan
     | operating.ListPartitions
     | operating.GetBroker
     | operating.GetTopology
@@ -178,6 +182,8 @@ Notice: TypeAlias = (
     | operating.BrokerRetired
     | reshape.OpReply
     | reshape.TakeoverReply
+    | plans.PlanReply
+    | plans.PlanAborted
     | closing.ClosePubendReply
     | operating.PartitionTable
     | clients.Refused

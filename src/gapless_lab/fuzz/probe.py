@@ -205,6 +205,7 @@ class _Ending:
         self.notify = handler.notify
         self.disconnect = handler.disconnect
         self.set_peers = handler.set_peers
+        self.start_again = handler.start_again
         self.write = handler.write
         self.fetch = handler.fetch
         self.flush = handler.flush

@@ -37,6 +37,7 @@ from gapless_lab.sim.closing_bugs import CLOSING_BUGS
 from gapless_lab.sim.failover_bugs import FAILOVER_BUGS
 from gapless_lab.sim.naming_bugs import NAMING_BUGS
 from gapless_lab.sim.planted_bugs import PlantedBug, constant, replaced
+from gapless_lab.sim.reshape_bugs import RESHAPE_BUGS
 from gapless_lab.sim.routing_bugs import ROUTING_BUGS
 from gapless_lab.sim.shipped_bugs import SHIPPED_BUGS
 
@@ -313,5 +314,6 @@ BUGS: Final = (
     *FAILOVER_BUGS,
     *CLOSING_BUGS,
     *NAMING_BUGS,
+    *RESHAPE_BUGS,
 )
 """Each must be detected within :data:`gapless_lab.sim.bug_hunt.SEEDS_MAX` seeds."""

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gapless.core.effects import DisconnectClient, Fetch, Notify, Send, SetPeers, Write
+from gapless.core.effects import DisconnectClient, Fetch, Notify, Send, SetPeers, StartAgain, Write
 from gapless.core.errors import UsageError
 from gapless.core.events import (
     ClientDown,
@@ -48,9 +48,11 @@ from gapless.messages import (
     mobility,
     operating,
     overlay,
+    plans,
     propagation,
     reading,
     records,
+    reshape,
     staging,
     streams,
     unicast,
@@ -225,6 +227,40 @@ CODED: Final[tuple[type, ...]] = (
     closing.ClosePubend,
     closing.ClosePubendReply,
     records.TombstoneRecord,
+    # operations and plans
+    StartAgain,
+    reshape.OpRequest,
+    reshape.OpReply,
+    reshape.TakeOverCell,
+    reshape.TakeoverReply,
+    reshape.ReadmitBroker,
+    plans.ApplyPlan,
+    plans.GetPlan,
+    plans.PlanReply,
+    plans.AbortPlan,
+    plans.PlanAborted,
+    plans.AreEdgesSettled,
+    plans.EdgesSettled,
+    reshape.OpPrepare,
+    reshape.OpPrepared,
+    reshape.OpRefused,
+    reshape.OpSwitch,
+    reshape.OpSwitched,
+    reshape.OpFinish,
+    reshape.OpFinished,
+    reshape.OpAbort,
+    reshape.OpAborted,
+    reshape.OpInquire,
+    reshape.OpOutcome,
+    reshape.Takeover,
+    reshape.Promise,
+    overlay.RecordPush,
+    overlay.RecordList,
+    overlay.RecordWant,
+    records.PlanRecord,
+    records.LockRecord,
+    records.OperationRecord,
+    records.PromiseRecord,
 )
 """The number of a class is its index here; lines are renamed and added at the end, never moved."""
 

@@ -223,11 +223,23 @@ class SimulatedSubscriber(SimulatedClient):
                 self._credit,
                 self.world.options.expiry_s,
                 hosting=hosting,
-                acked=self.checker.acknowledged() if hosting is not None else (),
+                acked=self._remembered_acks() if hosting is not None else (),
                 past_filters=past_filters,
                 start_guarantees=self._start_guarantees if hosting is not None else None,
                 create=search is None,  # it has one address, so nobody else creates the name
             )
+        )
+
+    def _remembered_acks(self) -> PositionTuple:
+        """Return the acknowledged ticks, none above the client's position.
+
+        A client that lost its position does not know that it acknowledged more. It continues at the
+        tick that its hosting broker knows, which may have lost acknowledgements in a crash.
+        """
+        position = dict(self.checker.position())
+        return tuple(
+            (pubend, min(tick, position.get(pubend, tick)))
+            for pubend, tick in self.checker.acknowledged()
         )
 
     def _needed_past_filters(self) -> tuple[PastFilter, ...]:

@@ -11,8 +11,6 @@ from typing import Final
 
 __all__ = ["OUT_OF_REACH"]
 
-_TREE = "in a tree that does not change every route leads nearer: needs reshaping (R13)"
-_SHAPE = "needs a tree that changes under load (R13)"
 _BROKEN_PEER = "needs a peer that breaks the protocol; no simulated broker does"
 _OPERATORS = (
     "the workload has no operators; their requests are tested at random in "
@@ -23,10 +21,12 @@ _RETIRED = (
 )
 _MANY = "needs more at once than a run has"
 
+_TAKEOVERS = (
+    "no cell is taken over here; tests/reshape/test_operation_runs.py takes cells over at random"
+)
+
 OUT_OF_REACH: Final[dict[str, str]] = {
     "abandoned pubend returned": _RETIRED,
-    "announcement looped": _TREE,
-    "attach deferred": _SHAPE,
     "acknowledgement from before a seek": _OPERATORS,
     "unreadable advertisement": "all brokers have one version",
     "corrupt subscription removed": "the simulated disk corrupts log rows, not records",
@@ -37,32 +37,29 @@ OUT_OF_REACH: Final[dict[str, str]] = {
     "invalid page of cell records": _BROKEN_PEER,
     "unicast body above its limit": _BROKEN_PEER,
     "walk over the tree found too much": _BROKEN_PEER,
-    "question over an edge with another epoch": _SHAPE,
-    "question ended by a step of the tree": _SHAPE,
     "reply to another request": _BROKEN_PEER,
     "message of no component": _BROKEN_PEER,
+    "leader deposed with a lock": _TAKEOVERS,
+    "malformed record in an operation": _BROKEN_PEER,
+    "message that no control session carries": _BROKEN_PEER,
     "operator moved a subscription": _OPERATORS,
-    "packet from an unknown broker": "only brokers that know each other have links",
-    "knowledge of an older scope": _SHAPE,
     "invalid knowledge range": _BROKEN_PEER,
     "position from before a seek": _OPERATORS,
     "probe looped": f"{_BROKEN_PEER}: a broker forwards a probe only to brokers that are not on its route",
-    "pubend lies behind no edge": _SHAPE,
     "read refused": f"{_MANY}: 1,024 reads of one pubend",
     "read with a bad filter": "brokers parse the filters of clients at the entry point, and forward only parsed ones",
-    "receiver knows an older tree": _SHAPE,
-    "relayed from an unknown broker": _SHAPE,
     "relayed with a wrong route": _BROKEN_PEER,
+    "record of a wrong form": _BROKEN_PEER,
+    "records that make no tree": _BROKEN_PEER,
     "reply with a wrong route": _BROKEN_PEER,
     "report with an unknown set": "a report and the definition of its set are in one packet",
     "own question returned": _BROKEN_PEER,
-    "request looped": _TREE,
     "request with a wrong route": _BROKEN_PEER,
     "request given up during a search": "simulated programs wait for their subscriptions",
     "retired broker is alive": _RETIRED,
     "retirement beyond the limit": _RETIRED,
-    "scope raised": _SHAPE,
-    "unknown table requested": _TREE,
+    "step undone": _TAKEOVERS,
+    "too many control sessions": f"{_MANY}: 64 brokers outside a neighbourhood",
     "too many batches wait for a look-up": f"{_MANY}: 1,024 batches of one publisher",
 }
 """By coverage mark: the reason. Tests of the components hit these marks."""

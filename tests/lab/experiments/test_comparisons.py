@@ -312,7 +312,7 @@ def test_numbers_of_the_paper_are_drawn_and_missing_ones_are_mentioned() -> None
 
 
 def seven(method: str, cells: int, delay_ms: float, *, move_s: float = 1.0) -> Row:
-    at = {"method": method, "workload": "even", "cells": cells}
+    at: Row = {"method": method, "workload": "even", "cells": cells}
     return {**at, "pdrd_ms": delay_ms, "move_s": move_s, "by_step": "5.0 5.1"}
 
 

@@ -77,8 +77,7 @@ def test_both_ends_learn_that_one_of_them_has_closed_a_link(network: SimulatedNe
 
 def test_what_was_sent_before_a_link_is_closed_arrives() -> None:
     world, a, b, _ = line(delay_us_min=5_000, delay_us_max=5_000)
-    effects = [Send("n1a", 7), SetPeers(())]
-    do(world, a, effects)
+    do(world, a, [Send("n1a", 7), SetPeers(())])
     pass_ms(world, 100)
     assert machine(b).packets() == [7]
     assert events(b, "n0a") == ["LinkUp", "LinkDown"]

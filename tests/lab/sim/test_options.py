@@ -72,7 +72,7 @@ def test_most_seeds_have_no_situation_and_the_others_have_one() -> None:
     restarting = [each for each in DRAWN if each.restarts]
     ordinary = sum(
         with_redundancy(draw_ordinary(options.seed))
-        == options.with_(together=False, leave_rate=0.0)
+        == options.with_(together=False, leave_rate=0.0, reshape_rate=0.0)
         for options in others
     )
     assert 0.6 < ordinary / len(others) < 0.8

@@ -5,6 +5,7 @@ RS-17).
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 import msgspec
 
@@ -17,7 +18,11 @@ from gapless.messages.reshape import (
     Participant,
 )
 
-__all__ = ["LockRecord", "OperationPhase", "OperationRecord", "PromiseRecord"]
+__all__ = ["LOCK_KEY", "LockRecord", "OperationPhase", "OperationRecord", "PromiseRecord"]
+
+
+LOCK_KEY: Final = ("operation lock",)
+"""The key of the only lock of a broker."""
 
 
 class OperationPhase(IntEnum):
@@ -76,7 +81,7 @@ class LockRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):
     @property
     def key(self) -> tuple[str, ...]:
         """The only key of this kind: a broker has one lock."""
-        return ("operation lock",)
+        return LOCK_KEY
 
 
 class PromiseRecord(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -14,7 +14,7 @@ from gapless.core.errors import UsageError, shortened
 from gapless.core.ids import CellId
 from gapless.reshape.planning.trees import CellTree
 
-__all__ = ["NO_EXCESS", "BoundExcess", "PairBound", "PlanBounds", "bounds_between"]
+__all__ = ["DEGREE_ROOM", "NO_EXCESS", "BoundExcess", "PairBound", "PlanBounds", "bounds_between"]
 
 DEGREE_ROOM = 2
 """How many neighbours a cell may have on the way above those that it has before or after."""

@@ -15,16 +15,15 @@ from gapless.messages.records import (
     PutRecord,
     StorageChange,
 )
+from gapless.messages.records.reshape import LOCK_KEY
 from gapless.messages.reshape import OperationId
-from gapless_lab.sim.invariants.global_state import GlobalState
+from gapless_lab.sim.invariants.global_state import GlobalState, broker_of
 from gapless_lab.sim.invariants.monitor import Invariant
 
 if TYPE_CHECKING:
     from gapless_lab.sim.world import SimulatedHost, World
 
 __all__ = ["OperationInvariant"]
-
-_LOCK = ("operation_lock",)
 
 
 class OperationInvariant(Invariant):
@@ -44,12 +43,14 @@ class OperationInvariant(Invariant):
         """The operations that are committed on a disk, with that broker."""
         self._aborted: dict[OperationId, BrokerId] = {}
         self._proposed: dict[OperationId, tuple[CellRecord, ...]] = {}
-        self._undone: list[CellRecord] = []
-        """Records that only aborted operations proposed."""
+        self._done: set[CellRecord] = set(self.world.tree.records.values())
+        """All records that were ever decided."""
+        self._undone: set[CellRecord] = set()
+        """Records that aborted operations proposed; a later one may propose and decide the same."""
 
     def durable(self, host: SimulatedHost, change: StorageChange) -> None:
         """Look at a lock, a phase of an operation, or the records of a step."""
-        if type(change) is DeleteRecord and change.key == _LOCK:
+        if type(change) is DeleteRecord and change.key == LOCK_KEY:
             self._unlocked(host)
         elif type(change) is PutRecord:
             match change.record:
@@ -73,12 +74,10 @@ class OperationInvariant(Invariant):
                 if op not in self._committed and op.broker == host.broker:
                     self._check_locks(host, operation)
                 self._decided(op, host, self._committed, self._aborted)
-                self._undone = [each for each in self._undone if each not in operation.records]
+                self._done.update(operation.records)
             case OperationPhase.ABORTED:
                 self._decided(op, host, self._aborted, self._committed)
-                known = self.world.tree.records.values()
-                undone = self._proposed.get(op, ())
-                self._undone += [each for each in undone if each not in known]
+                self._undone.update(self._proposed.get(op, ()))
             case _:
                 pass
 
@@ -113,17 +112,16 @@ class OperationInvariant(Invariant):
         if lock is None or lock.op in self._committed or lock.op in self._aborted:
             return
         coordinator = self.world.hosts.get(lock.coordinator)
-        records = () if coordinator is None else coordinator.disk.records.values()
-        for record in records:
-            if isinstance(record, OperationRecord) and record.op == lock.op:
-                self.world.violate(
-                    "R-5",
-                    f"{host.broker} drops the lock of {lock.op}, which is {record.phase.name}",
-                )
+        machine = None if coordinator is None else broker_of(coordinator)
+        known = None if machine is None else machine.components.operations.coordinator.get(lock.op)
+        if known is not None and known.phase is OperationPhase.PREPARING:
+            self.world.violate(
+                "R-5", f"{host.broker} drops the lock of {lock.op}, which is {known.phase.name}"
+            )
 
     def _stepped(self, host: SimulatedHost, stored: NeighbourhoodRecord) -> None:
         for record in stored.cells:
-            if record in self._undone:
+            if record in self._undone and record not in self._done:
                 self.world.violate(
                     "R-6", f"{host.broker} applies {record!r}, which an aborted operation proposed"
                 )
