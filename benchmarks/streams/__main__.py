@@ -2,8 +2,9 @@
 
 The whole run takes about twenty minutes and writes ``benchmarks/results/streams.{md,json,png}``.
 ``--quick`` uses few events and writes nothing. ``--beside`` measures another commit in turn with the
-present one, in the same run: the calls of subscribers, and the guaranteed throughput.
-``--only subscribing`` and ``--only idle`` leave out all other measurements and write nothing.
+present one, in the same run: the calls of subscribers, the guaranteed throughput, and the messages
+between brokers by kind. ``--only subscribing``, ``--only idle`` and ``--only counted`` leave out all
+other measurements and write nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +21,14 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from benchmarks.streams import report
-from benchmarks.streams.beside import SOURCES, idle_of, sources_of, subscribing_of, throughput_of
+from benchmarks.streams.beside import (
+    SOURCES,
+    counted_of,
+    idle_of,
+    sources_of,
+    subscribing_of,
+    throughput_of,
+)
 from benchmarks.streams.idle import KINDS, NONE
 from benchmarks.streams.measure import (
     BEST_EFFORT,
@@ -51,13 +59,15 @@ class Scope:
     idle_pubends: int
     idle_s: float
     """For so long the processor time of idle brokers is measured."""
+    counted_s: float
+    """For so many virtual seconds messages are counted."""
 
 
-FULL: Final = Scope(5, 600_000, 100_000, 1_000, 10_000, 10, 3.0, 1_500_000, 20, 1_000, 60.0)
+FULL: Final = Scope(5, 600_000, 100_000, 1_000, 10_000, 10, 3.0, 1_500_000, 20, 1_000, 60.0, 60.0)
 """Latencies are measured in many short rounds, because the load of a shared machine changes every
 minute."""
 
-QUICK: Final = Scope(1, 50_000, 10_000, 100, 500, 1, 2.0, 100_000, 5, 1_000, 20.0)
+QUICK: Final = Scope(1, 50_000, 10_000, 100, 500, 1, 2.0, 100_000, 5, 1_000, 20.0, 20.0)
 
 
 Trees = Mapping[str, Path]
@@ -70,6 +80,7 @@ async def measure(scope: Scope, trees: Trees, console: Console) -> Findings:
     await measure_streams(found, scope, console)
     if len(trees) > 1:
         await measure_commits(found, scope, trees, console)
+        await measure_messages(found, scope, trees, console)
     await measure_subscribers(found, scope, trees, console)
     await measure_idle_brokers(found, scope, trees, console)
     return found
@@ -84,6 +95,19 @@ async def measure_commits(found: Findings, scope: Scope, trees: Trees, console: 
                 found.rounds.append(seen)
                 console.print(
                     f"round {turn + 1}: {seen.contender}, {hops} hops: {seen.rate:,.0f} events/s"
+                )
+
+
+async def measure_messages(found: Findings, scope: Scope, trees: Trees, console: Console) -> None:
+    """Count the messages of each commit in virtual time, in turn."""
+    for turn in range(scope.rounds):
+        for hops in (3, 7):
+            for commit, sources in trees.items():
+                seen = await counted_of(sources, commit, hops, scope.counted_s)
+                found.counted.append(seen)
+                console.print(
+                    f"round {turn + 1}: {commit}, {hops} hops: {sum(seen.messages.values()):,} "
+                    f"messages, {seen.cpu_us:,.0f} µs an event"
                 )
 
 
@@ -154,13 +178,21 @@ async def measure_streams(found: Findings, scope: Scope, console: Console) -> No
     found.memory = await measure_memory(scope.memory_events)
 
 
+ONLY: Final = {
+    "subscribing": (measure_subscribers, report.subscribing),
+    "idle": (measure_idle_brokers, report.idle),
+    "counted": (measure_messages, report.counted),
+}
+"""The measurements that can be made alone, each with its part of the report."""
+
+
 def main() -> None:
     """Measure, print, and write the results unless the run is quick."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="few events; writes nothing")
     parser.add_argument("--rounds", type=int, help="how often each contender takes its turn")
     parser.add_argument("--beside", metavar="COMMIT", help="measure this commit in the same run")
-    parser.add_argument("--only", choices=["subscribing", "idle"], help="leave out everything else")
+    parser.add_argument("--only", choices=[*ONLY], help="leave out everything else")
     given = parser.parse_args()
     scope = QUICK if given.quick else FULL
     if given.rounds:
@@ -172,10 +204,9 @@ def main() -> None:
             trees[given.beside] = checkouts.enter_context(sources_of(given.beside))
         if given.only:
             found = Findings()
-            is_idle = given.only == "idle"
-            measured = measure_idle_brokers if is_idle else measure_subscribers
+            measured, shown = ONLY[given.only]
             asyncio.run(measured(found, scope, trees, console))
-            console.print(Markdown((report.idle if is_idle else report.subscribing)(found)))
+            console.print(Markdown(shown(found)))
             return
         found = asyncio.run(measure(scope, trees, console))
     console.print(Markdown(report.markdown(found)))

@@ -1,7 +1,7 @@
 """Runs a measurement in a process of its own, with the sources of this tree or of another commit.
 
 ``python -m benchmarks.streams.beside MEASUREMENT ARGUMENTS`` is that process: it prints its results as
-JSON. The measurement is the code of this tree in both cases; only the package ``gapless`` differs. So
+JSON. The measurement is the code of this tree in both cases; only the packages ``gapless`` and ``gapless_lab`` differ. So
 the other commit must have the same client library, as far as the measurement calls it.
 """
 
@@ -21,11 +21,12 @@ from typing import Any, Final
 
 import uvloop
 
+from benchmarks.streams.counted import Counted, measure_counted
 from benchmarks.streams.idle import Idle, measure_idle
 from benchmarks.streams.measure import Throughput, measure_throughput
 from benchmarks.streams.subscribing import Subscribing, measure_subscribing
 
-__all__ = ["SOURCES", "idle_of", "sources_of", "subscribing_of", "throughput_of"]
+__all__ = ["SOURCES", "counted_of", "idle_of", "sources_of", "subscribing_of", "throughput_of"]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SOURCES: Final = ROOT / "src"
@@ -65,6 +66,11 @@ async def idle_of(
     return Idle(**await _measured(sources, "idle", commit, hops, pubends, kind, seconds))
 
 
+async def counted_of(sources: Path, commit: str, hops: int, seconds: float) -> Counted:
+    """Count the messages between brokers with the given sources, in virtual time."""
+    return Counted(**await _measured(sources, "counted", commit, hops, seconds))
+
+
 async def throughput_of(
     sources: Path, contender: str, commit: str, hops: int, count: int, subscriptions: int
 ) -> Throughput:
@@ -102,9 +108,14 @@ async def _idle(*args: Any) -> Any:
     return asdict(await measure_idle(*args))
 
 
+async def _counted(*args: Any) -> Any:
+    return asdict(await measure_counted(*args))
+
+
 _MEASUREMENTS: Final[dict[str, Callable[..., Coroutine[Any, Any, Any]]]] = {
     "subscribing": _subscribing,
     "idle": _idle,
+    "counted": _counted,
     "throughput": _throughput,
 }
 

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
+from benchmarks.streams.counted import Counted, differences
 from benchmarks.streams.idle import Idle
 from benchmarks.streams.measure import (
     BEST_EFFORT,
@@ -21,7 +22,17 @@ from benchmarks.streams.measure import (
 )
 from benchmarks.streams.subscribing import CALLS, KINDS, PRESENT, Subscribing
 
-__all__ = ["RESULTS", "Findings", "Verdict", "idle", "markdown", "subscribing", "verdicts", "write"]
+__all__ = [
+    "RESULTS",
+    "Findings",
+    "Verdict",
+    "counted",
+    "idle",
+    "markdown",
+    "subscribing",
+    "verdicts",
+    "write",
+]
 
 RESULTS: Final = Path(__file__).resolve().parent.parent / "results"
 _NAME: Final = "streams"
@@ -45,6 +56,13 @@ turn; the machine has other work, so compare commits with each other, and with a
 is one write: a filter that is not covered costs one too.
 """
 
+
+COUNTED_METHOD: Final = """\
+The messages between the brokers of a line while 200 events a second flow to a subscriber at each and
+nothing changes, by kind. The brokers run in the simulator, in virtual time and from one seed: what is not
+equal is a difference of the code. The processor time is that of the steps of all brokers, the median of
+the rounds.
+"""
 
 IDLE_METHOD: Final = """\
 The processor time of each broker of a line while nothing is published, as a share of a core: the host of
@@ -71,6 +89,7 @@ class Findings:
     memory: Memory | None = None
     subscribing: list[Subscribing] = field(default_factory=list)
     idle: list[Idle] = field(default_factory=list)
+    counted: list[Counted] = field(default_factory=list)
 
     def call_times(self, commit: str, kind: str, hops: int, busy: bool) -> list[float]:
         """Return the times of one kind of call in one setting, of all rounds."""
@@ -275,6 +294,37 @@ def idle(found: Findings) -> str:
     return "\n\n".join(("## Idle pubends", IDLE_METHOD, _table(_IDLE_HEADS, _idle_rows(found))))
 
 
+def _counted_rows(found: Findings) -> Iterable[tuple[str, ...]]:
+    commits = dict.fromkeys(each.commit for each in found.counted)
+    for hops in dict.fromkeys(each.hops for each in found.counted):
+        of = {
+            commit: [e for e in found.counted if (e.commit, e.hops) == (commit, hops)]
+            for commit in commits
+        }
+        cpu = (statistics.median(each.cpu_us for each in rounds) for rounds in of.values())
+        yield str(hops), "µs CPU an event", *(f"{each:,.0f}" for each in cpu)
+        kinds = sorted({kind for rounds in of.values() for kind in rounds[0].messages})
+        for kind in kinds:
+            counts = (rounds[0].messages.get(kind, 0) for rounds in of.values())
+            yield str(hops), kind, *(f"{each:,}" for each in counts)
+
+
+def counted(found: Findings) -> str:
+    """Return the part of the report about messages by kind."""
+    commits = dict.fromkeys(each.commit for each in found.counted)
+    different = [
+        f"{kind} ({hops} hops)"
+        for hops, kinds in differences(found.counted).items()
+        for kind in kinds
+    ]
+    verdict = f"Different: {', '.join(different)}." if different else "All counts are equal."
+    if len(commits) == 1:
+        verdict = "Only one commit was measured."
+    heads = ("hops", "what", *commits)
+    parts = ("## Messages at rest", COUNTED_METHOD, _table(heads, _counted_rows(found)), verdict)
+    return "\n\n".join(parts)
+
+
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = ["| " + " | ".join(cells) + " |" for cells in (heads, *rows)]
     return "\n".join([lines[0], "|---" * len(heads) + "|", *lines[1:]])
@@ -310,6 +360,8 @@ def markdown(found: Findings) -> str:
         parts.append(subscribing(found))
     if found.idle:
         parts.append(idle(found))
+    if found.counted:
+        parts.append(counted(found))
     parts.append(
         f"Rounds: {len(found.of(RELAY, 1))}, of latencies {len(found.late(RELAY))}. Python {platform.python_version()} on {platform.machine()}, two cores shared with other work. "
         "Made by `make bench-streams`."

@@ -69,6 +69,10 @@ def test_metrics_count_events_and_connections(loop: str) -> None:
             assert found["gapless_bytes_total connection=client, direction=out"] > 100
             assert found["gapless_step_seconds_count"] > 5
             assert 0 < found["gapless_step_max_recent_seconds"] <= found["gapless_step_max_seconds"]
+            assert found["gapless_reshape_operation_seconds_count"] == 0
+            assert found["gapless_reshape_pause_seconds_count"] == 0
+            assert found["gapless_reshape_streams_paused"] == 0
+            assert found["gapless_reshape_publications_delayed_total"] == 0
             assert 0 < found["gapless_commits_total"] <= found["gapless_writes_total"]
             assert found["gapless_log_bytes pubend=trades"] > 100
             assert found["gapless_log_last_tick pubend=trades"] > 0

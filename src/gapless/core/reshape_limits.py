@@ -10,6 +10,7 @@ __all__ = [
     "OPERATIONS_WAITING_MAX",
     "OPERATION_CELLS_MAX",
     "OPERATION_PARTICIPANTS_MAX",
+    "OPERATION_TIMES_SHOWN",
     "OVERLAY_REQUEST_BYTES_MAX",
     "REMAINDERS_NAMED_MAX",
     "REMAINDER_CHARACTERS_MAX",
@@ -26,6 +27,9 @@ OPERATION_PARTICIPANTS_MAX: Final = 3
 OPERATIONS_KEPT: Final = 64
 """Operations that a coordinator remembers after their end, so that a repeated request is answered.
 An older one is requested again and refused as stale."""
+
+OPERATION_TIMES_SHOWN: Final = 16
+"""Finished operations whose times a coordinator shows: each is a line of its metrics."""
 
 OPERATIONS_WAITING_MAX: Final = 16
 """Requested operations that a coordinator works on or retries at once. A further one is refused."""

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from gapless.core.context import Context
 from gapless.core.ids import BrokerId
 from gapless.core.parameters import microseconds
-from gapless.core.reshape_limits import OPERATIONS_KEPT, OPERATIONS_WAITING_MAX
+from gapless.core.reshape_limits import OPERATIONS_WAITING_MAX
 from gapless.messages.records.reshape import OperationPhase
 from gapless.messages.reshape import (
     NO_OPERATION,
@@ -30,6 +30,7 @@ from gapless.messages.reshape import (
 )
 from gapless.reshape.cell_records import CellRecords
 from gapless.reshape.coordinator import Coordinator
+from gapless.reshape.operation_times import OperationTimes
 from gapless.reshape.proposals import Refusal
 from gapless.reshape.takeover import TakeoverCandidate
 
@@ -83,12 +84,7 @@ class OperationCalls:
         self._coordinator = coordinator
         self._candidate = candidate
         self._working: dict[OperationRequestId, _Attempts] = {}
-        self.ended: dict[str, int] = {}
-        """How many requests have ended, by outcome."""
-        self._times: dict[OperationRequestId, int] = {}
-        """The times of the operations that were done last, for requests that are repeated."""
-        self.time_us = 0
-        """The time that the finished operations have taken, from the request on."""
+        self.times = OperationTimes()
 
     @property
     def working(self) -> int:
@@ -100,7 +96,7 @@ class OperationCalls:
         known = self._coordinator.find(request.id)
         if known is not None and known.phase is OperationPhase.FINISHED:
             done = OpReply(request.request, request.id, OperationStatus.DONE, known.op)
-            answer(replace(done, time_us=self._times.get(request.id, 0)))
+            answer(replace(done, time_us=self.times.of(request.id)))
             return
         if request.id in self._working or (known is not None and known.participants):
             op = NO_OPERATION if known is None else known.op
@@ -156,20 +152,13 @@ class OperationCalls:
         request = attempts.request
         del self._working[request.id]
         if why is None:
-            self._count("done")
             took_us = self._context.now - attempts.begun_at
-            self.time_us += took_us
-            self._note_time(request.id, took_us)
+            self.times.finished(request.id, attempts.op, request.kind, took_us)
             done = OpReply(request.request, request.id, OperationStatus.DONE, attempts.op)
             attempts.answer(replace(done, time_us=took_us))
         else:
-            self._count(why.reason.name.lower())
+            self.times.count(why.reason.name.lower())
             attempts.answer(self._refused(request, attempts.op, why))
-
-    def _note_time(self, request: OperationRequestId, took_us: int) -> None:
-        self._times[request] = took_us
-        if len(self._times) > OPERATIONS_KEPT:
-            del self._times[next(iter(self._times))]
 
     def _refused(self, request: OpRequest, op: OperationId, why: Refusal) -> OpReply:
         leader = ""
@@ -185,9 +174,6 @@ class OperationCalls:
             leader,
         )
 
-    def _count(self, outcome: str) -> None:
-        self.ended[outcome] = self.ended.get(outcome, 0) + 1
-
     # --- takeover --------------------------------------------------------------------------------
 
     def take_over(
@@ -196,7 +182,7 @@ class OperationCalls:
         """Begin a takeover of the own cell; return why it cannot begin."""
 
         def counted(reply: TakeoverReply) -> None:
-            self._count("takeover" if reply.done else "takeover given up")
+            self.times.count("takeover" if reply.done else "takeover given up")
             ended(reply)
 
         return self._candidate.declare(replaced, counted)

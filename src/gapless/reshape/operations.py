@@ -3,7 +3,7 @@
 - :mod:`.coordinator`: runs operations; :mod:`.participant`: the lock of this broker
 - :mod:`.takeover`: promises and the candidate; :mod:`.decision`: what a candidate decides
 - :mod:`.inquiries`: answers to participants in doubt
-- :mod:`.operation_calls`: requests of operators
+- :mod:`.operation_calls`: requests of operators; :mod:`.operation_times`: how long they take
 - this module: received records (RS-2, RS-8, RS-18)
 """
 
@@ -124,10 +124,12 @@ class Operations:
 
     def statistics(self) -> dict[str, int]:
         """Return the ended requests by outcome, and the time that finished operations took."""
-        ended = {f"ended {outcome}": count for outcome, count in self.calls.ended.items()}
+        times = self.calls.times
+        ended = {f"ended {outcome}": count for outcome, count in times.ended.items()}
         return {
             **ended,
-            "time_us": self.calls.time_us,
+            "time_us": times.time_us,
+            "longest_us": times.longest_us,
             "working": self.calls.working,
             "locked": int(self.lock.held is not None),
         }

@@ -76,6 +76,7 @@ class BestEffortStreams:
         if new is None:
             return False
         routed.stream.raise_top(new.high)
+        routed.measure_pause((new,))
         if self._account.bytes > self._context.parameters.replay_buffers_bytes:
             self.trim()
         masks = MatchMasks(self._filtering)

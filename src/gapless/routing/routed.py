@@ -6,6 +6,7 @@ is at this broker, a feed otherwise.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from gapless.core.context import Context
@@ -13,9 +14,10 @@ from gapless.core.ids import BrokerId, PubendId
 from gapless.core.parameters import microseconds
 from gapless.core.ticks import Tick
 from gapless.feeds.feed import Feed
-from gapless.messages.streams import BestEffortPosition
+from gapless.messages.streams import BestEffortPosition, KnowledgeRange
 from gapless.routing.attachment import Attachment
 from gapless.routing.attachment_state import AttachmentState
+from gapless.routing.pauses import StreamPauses
 from gapless.routing.protocols import HostedLog, Paths
 from gapless.routing.replay_buffer import ReplayAccount, ReplayBuffer
 from gapless.stream.curiosity import OutstandingNacks
@@ -51,6 +53,7 @@ class RoutedPubend:
         "_is_idle",
         "_listener",
         "_paths",
+        "_pauses",
         "attachments",
         "feed",
         "log",
@@ -70,11 +73,13 @@ class RoutedPubend:
         paths: Paths,
         account: MemoryAccount,
         replay_account: ReplayAccount,
+        pauses: StreamPauses,
         listener: SourceListener,
         scope: int,
     ) -> None:
         self._context = context
         self._paths = paths
+        self._pauses = pauses
         self._listener = listener
         self.pubend = pubend
         self.scope = scope
@@ -163,6 +168,20 @@ class RoutedPubend:
         if self.feed is not None:
             self.feed.close()
             self.feed = None
+            self._pauses.forget(self.pubend)
+
+    def follow_tree(self, *, forgets: bool) -> None:
+        """Let the feed follow a step of the tree; a feed that loses its feeder by it pauses."""
+        feed = self.feed
+        if feed is None:
+            return
+        was_fed = feed.feeder is not None
+        if forgets:
+            feed.renew(self.scope)
+        else:
+            feed.follow_tree(self.scope)
+        if was_fed and feed.feeder is None:
+            self._pauses.begin(self.pubend)
 
     def was_idle(self) -> bool:
         """Return whether a feed has had no receiver at two consecutive reviews.
@@ -181,6 +200,7 @@ class RoutedPubend:
 
     def feed_found(self, at: Tick, position: BestEffortPosition | None) -> None:
         """The feed has a feeder."""
+        self._resumed(at, position)
         self._begin_replay(position)
         # also when nothing is cached: a router that forgot this would offer tick 0 (A24)
         self.raise_top(at)
@@ -188,6 +208,12 @@ class RoutedPubend:
         self.outstanding_nacks.clear()
         self._advanced = (0, 0)
         self._listener.source_found(self)
+
+    def _resumed(self, at: Tick, position: BestEffortPosition | None) -> None:
+        if position is not None or self._paths.is_best_effort(self.pubend):
+            self._pauses.found_best_effort(self.pubend)
+        else:
+            self._pauses.found(self.pubend, at, self.stream.top)
 
     def _begin_replay(self, position: BestEffortPosition | None) -> None:
         """The feeder sends everything above a position; a higher one than was asked for is a gap."""
@@ -232,6 +258,22 @@ class RoutedPubend:
             self.stream.raise_top(tick)
             self._listener.top_raised(self)
 
+    def note_received(
+        self, knowledge: KnowledgeRange, new_ranges: list[KnowledgeRange], top: Tick
+    ) -> None:
+        """Note a received range, what was new of it, and the top before it."""
+        self.outstanding_nacks.answered(knowledge.low, knowledge.high)
+        self.measure_pause(new_ranges)
+        if self.feed is not None and self.stream.top > top:
+            self.feed.note_progress()
+        elif self.feed is not None and new_ranges:
+            self.feed.note_received()
+
+    def measure_pause(self, new_ranges: Iterable[KnowledgeRange]) -> None:
+        """Note ranges that were not known before, if a pause is measured."""
+        if self._pauses.under_way:
+            self._pauses.received(self.pubend, new_ranges)
+
     def raise_released(self, up_to: Tick) -> None:
         """Note that the log is released up to a tick."""
         self.released = max(self.released, up_to)
@@ -251,6 +293,18 @@ class RoutedPubend:
         oldest = next(each.low for each in self.stream if each.stream_epoch == used[0])
         self.stream.forget_up_to(oldest - 1)
         self.stream_epochs.forget(used, newest)
+
+    def bound_stream_epochs(self) -> None:
+        """Keep so many stream epochs at most, of those that are not in the log of this broker."""
+        if self.log is not None:
+            return
+        parameters = self._context.parameters
+        kept = parameters.stream_epochs_kept
+        if len(self.stream_epochs) > 2 * (kept + len(self.stream)) + 1:
+            self.stream_epochs.forget(self.stream.stream_epochs(), kept)
+        most = max(kept, parameters.stream_epochs_max)
+        if len(self.stream_epochs) > 2 * most + 1:
+            self.keep_stream_epochs(most, kept)
 
     def epoch_request_due(self, number: int) -> bool:
         """Return whether to request an unknown stream epoch now, and if so note it as requested.

@@ -51,6 +51,7 @@ from gapless.routing.congestion import Congestion
 from gapless.routing.deferred import DeferredAttaches
 from gapless.routing.epoch_sender import StreamEpochSender
 from gapless.routing.nacks import UpstreamRequests
+from gapless.routing.pauses import StreamPauses
 from gapless.routing.protocols import Filtering, HostedLog, Paths, RecordPeers
 from gapless.routing.receiver_requests import ReceiverRequests
 from gapless.routing.replay_buffer import ReplayAccount
@@ -73,6 +74,7 @@ class Router:
         self._filtering = filtering
         self._paths = paths
         self._account = MemoryAccount()
+        self.pauses = StreamPauses(context)
         self._routed: dict[PubendId, RoutedPubend] = {}
         self._withheld: dict[PubendId, RoutedPubend] = {}
         """The pubends of which a receiver may not have been sent everything up to the top."""
@@ -382,22 +384,13 @@ class Router:
         self._withheld[routed.pubend] = routed
         top = routed.stream.top
         new_ranges = routed.stream.accumulate(knowledge)
-        routed.outstanding_nacks.answered(knowledge.low, knowledge.high)
-        if routed.feed is not None and routed.stream.top > top:
-            routed.feed.note_progress()
-        elif routed.feed is not None and new_ranges:
-            routed.feed.note_received()
+        routed.note_received(knowledge, new_ranges, top)
         opens = opens or routed.stream_epochs.opens_at(knowledge)
         self._sender.forward(routed, knowledge, new_ranges, first=first, opens=opens)
         cache_bytes = self._context.parameters.cache_bytes
         if self._account.bytes > cache_bytes:
             shrink(self._account, (each.stream for each in self._routed.values()), cache_bytes)
-        kept = self._context.parameters.stream_epochs_kept
-        if routed.log is None and len(routed.stream_epochs) > 2 * (kept + len(routed.stream)) + 1:
-            routed.stream_epochs.forget(routed.stream.stream_epochs(), kept)
-        most = max(kept, self._context.parameters.stream_epochs_max)
-        if routed.log is None and len(routed.stream_epochs) > 2 * most + 1:
-            routed.keep_stream_epochs(most, kept)
+        routed.bound_stream_epochs()
 
     def _found(self, routed: RoutedPubend, knowledge: KnowledgeRange) -> None:
         """Send a range that was read from a log of this broker to answer nacks."""
@@ -447,10 +440,7 @@ class Router:
     def _update_path(self, routed: RoutedPubend, *, forgets: bool) -> None:
         """End the attachments that are no longer on the path, and renew the feed if necessary."""
         self._attachments.update_path(routed)
-        if routed.feed is not None and forgets:
-            routed.feed.renew(routed.scope)
-        elif routed.feed is not None:
-            routed.feed.follow_tree(routed.scope)
+        routed.follow_tree(forgets=forgets)
 
     # --- sessions and time -------------------------------------------------------------------
 
@@ -494,7 +484,7 @@ class Router:
     def _get(self, pubend: PubendId) -> RoutedPubend:
         routed = self._routed.get(pubend)
         if routed is None:
-            memory = (self._account, self._replay_account)
-            routed = RoutedPubend(self._context, pubend, self._paths, *memory, self, self._scope)
+            shared = (self._account, self._replay_account, self.pauses)
+            routed = RoutedPubend(self._context, pubend, self._paths, *shared, self, self._scope)
             self._routed[pubend] = routed
         return routed

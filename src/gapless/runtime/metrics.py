@@ -81,6 +81,7 @@ class Metrics(Collector):
         yield from self._events()
         yield from self._traffic()
         yield from self._overlay()
+        yield from self._reshape()
         yield from self._machine()
         yield from self._disk()
         yield from self._streams()
@@ -158,6 +159,43 @@ class Metrics(Collector):
             "streams_cut_off",
             "Streams that subscriptions here need and that cannot be received now.",
             reroutes.streams_cut_off,
+        )
+
+    def _reshape(self) -> Iterator[Metric]:
+        """The operations that this broker coordinates, and the pauses of streams in all of them."""
+        components = self._node.broker.components
+        times, pauses = components.operations.calls.times, components.router.pauses
+        ended = CounterMetricFamily(
+            "gapless_reshape_requests", "Requested operations that have ended.", labels=["outcome"]
+        )
+        for outcome, count in sorted(times.ended.items()):
+            ended.add_metric([outcome], count)
+        yield ended
+        yield SummaryMetricFamily(
+            "gapless_reshape_operation_seconds",
+            "Times of finished operations, from the request on.",
+            count_value=times.done,
+            sum_value=times.time_us / 1e6,
+        )
+        newest = GaugeMetricFamily(
+            "gapless_reshape_newest_operation_seconds",
+            "Times of the newest finished operations.",
+            labels=["operation", "kind"],
+        )
+        for op, kind, time_us in times.newest:
+            newest.add_metric([printable_line(str(op)), kind.name], time_us / 1e6)
+        yield newest
+        yield SummaryMetricFamily(
+            "gapless_reshape_pause_seconds",
+            "Times from a step of the tree until a stream that it touched has resumed.",
+            count_value=pauses.resumed,
+            sum_value=pauses.time_us / 1e6,
+        )
+        longest_s = pauses.longest_us / 1e6
+        yield _gauge("reshape_pause_max_seconds", "The longest of these times.", longest_s)
+        yield _gauge("reshape_streams_paused", "Streams that pause now.", pauses.paused)
+        yield _count(
+            "reshape_publications_delayed", "Publications that waited for it.", pauses.waited
         )
 
     def _machine(self) -> Iterator[Metric]:

@@ -6,7 +6,7 @@ import difflib
 from typing import Final
 
 from gapless.core.errors import UsageError
-from gapless_lab.lab import failover, gd_6, gd_7, gd_8, pt_9, pt_10, pt_11, pt_12, vt_6_17
+from gapless_lab.lab import failover, gd_6, gd_7, gd_8, ha_7, pt_9, pt_10, pt_11, pt_12, vt_6_17
 from gapless_lab.lab.experiment import Experiment, text
 from gapless_lab.lab.points import Point, Row
 
@@ -18,6 +18,7 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
         gd_6.EXPERIMENT,
         gd_7.EXPERIMENT,
         gd_8.EXPERIMENT,
+        ha_7.EXPERIMENT,
         pt_9.EXPERIMENT,
         pt_10.EXPERIMENT,
         pt_11.EXPERIMENT,

@@ -28,6 +28,8 @@ __all__ = [
 
 PAPERS: dict[str, str] = {
     "GD": "Bhola et al., Exactly-once Delivery in a Content-based Publish-Subscribe System",
+    "HA": "Yoon, Muthusamy and Jacobsen, Foundations for Highly Available Content-based "
+    "Publish/Subscribe Overlays",
     "PT": "Kazemzadeh and Jacobsen, Partition-Tolerant Distributed Publish/Subscribe Systems",
     "VT": "Zhao, Distribution of Route-Impacting Control Information in a Publish/Subscribe System "
     "with Delivery Guarantees",

@@ -57,6 +57,7 @@ def measure(point: Point) -> Row:
             "heartbeat_ms": heartbeat_ms,
             "session_timeout_ms": dead_ms,
             "attach_expiry_ms": max(6_000, 4 * dead_ms),
+            "replay_buffer_ms": max(5_000, 2 * dead_ms),
         },
     )
     feeds = FeedObserver()

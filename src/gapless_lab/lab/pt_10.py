@@ -45,6 +45,7 @@ PARAMETERS = {
     # events.
     "heartbeat_ms": 5_000,
     "session_timeout_ms": 22_000,
+    "replay_buffer_ms": 23_000,
     "attach_refresh_ms": 20_000,
     "attach_expiry_ms": 60_000,
     "silence_ms": 2_000,

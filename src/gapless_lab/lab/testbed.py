@@ -12,20 +12,23 @@ connection fails: the connection accepts data and delivers none, until the failu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from gapless.content.values import Value
 from gapless.core.errors import GaplessError
-from gapless.core.ids import BrokerId, PubendId
+from gapless.core.ids import BrokerId, CellId, PubendId
 from gapless.core.parameters import Parameters
 from gapless.messages.clients import Delivery
 from gapless.messages.overlay import Quality
+from gapless.messages.reshape import OperationId, OperationKind, OperationStatus
 from gapless.overlay.neighbourhood import Topology
+from gapless_lab.lab.crowd import SubscribingCrowd
 from gapless_lab.sim.machine import load_factory
 from gapless_lab.sim.network import HostPair
+from gapless_lab.sim.operators import SimulatedOperator
 from gapless_lab.sim.options import SimulationOptions
 from gapless_lab.sim.oracle import Oracle, PublishedStream
 from gapless_lab.sim.publishers import PubendPlan, SimulatedPublisher
@@ -43,6 +46,9 @@ __all__ = [
 
 CREDIT = 1_000_000
 """Events that a subscriber accepts at once: subscribers are never slow here."""
+
+OPERATION_S = 60.0
+"""How long an operation on the tree may take."""
 
 
 class GuaranteeViolationError(GaplessError):
@@ -113,9 +119,11 @@ class MeasuringSubscriber(SimulatedSubscriber):
 class SteadyPublisher(SimulatedPublisher):
     """A publisher at a steady rate, on a pubend of its own."""
 
-    def __init__(self, bed: Testbed, name: str, host: SimulatedHost) -> None:
+    def __init__(
+        self, bed: Testbed, name: str, host: SimulatedHost, advertisement: str = "TRUE"
+    ) -> None:
         super().__init__(
-            bed.world, bed.oracle, name, PubendPlan(name, host, "TRUE", Quality.GUARANTEED)
+            bed.world, bed.oracle, name, PubendPlan(name, host, advertisement, Quality.GUARANTEED)
         )
         self.sent: list[int] = []
         """The times of all publish calls."""
@@ -173,6 +181,7 @@ class Testbed:
         self.oracle = Oracle(self.world)
         self.sources: list[SteadyPublisher] = []
         self.listeners: list[MeasuringSubscriber] = []
+        self._operations = 0
 
     # --- building ----------------------------------------------------------------------------
 
@@ -182,9 +191,9 @@ class Testbed:
         for host in self.world.hosts.values():
             self.world.push(random.randrange(50_000), _start, self.world, host)
 
-    def source(self, name: str, broker: BrokerId) -> SteadyPublisher:
+    def source(self, name: str, broker: BrokerId, advertisement: str = "TRUE") -> SteadyPublisher:
         """Connect a publisher; its pubend has its name."""
-        made = SteadyPublisher(self, name, self.world.hosts[broker])
+        made = SteadyPublisher(self, name, self.world.hosts[broker], advertisement)
         self.sources.append(made)
         made.connect()
         return made
@@ -197,6 +206,31 @@ class Testbed:
         self.listeners.append(made)
         made.connect()
         return made
+
+    def crowd(self, name: str, broker: BrokerId, filters: Sequence[str]) -> SubscribingCrowd:
+        """Connect a client that subscribes with all of these filters and counts no events."""
+        made = SubscribingCrowd(self.world, self.oracle, name, self.world.hosts[broker], filters)
+        made.connect()
+        return made
+
+    def operate(self, kind: OperationKind, *cells: CellId) -> OperationId:
+        """Let an operator request an operation of its coordinator; wait until it is done."""
+        leader = self.world.tree.records[cells[1]].leader
+        self._operations += 1
+        name, host = f"operator {self._operations}", self.world.hosts[leader]
+        operator = SimulatedOperator(self.world, self.oracle, name, host, kind, cells)
+        operator.connect()
+        self.wait(
+            lambda: operator.outcome is not None,
+            f"{operator.what} has ended",
+            seconds=OPERATION_S,
+            step=0.01,
+        )
+        reply = operator.outcome
+        assert reply is not None
+        if reply.status is not OperationStatus.DONE:
+            raise GuaranteeViolationError(f"{operator.what}: {reply.text}")
+        return reply.op
 
     def observe(self, observer: WorldObserver) -> None:
         """Let an observer see every step from now on."""

@@ -36,10 +36,10 @@ def test_list_names_every_experiment_with_its_paper_and_figure(
     assert main(["lab", "list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[1:]] == list(EXPERIMENTS)
-    assert "PT     figure 9 " in lines[4]
+    assert "PT     figure 9 " in lines[5]
     assert main(["lab", "list", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found[3]["axes"]["delta"] == [0, 1, 2, 3, 4]
+    assert found[4]["axes"]["delta"] == [0, 1, 2, 3, 4]
 
 
 def test_the_guide_describes_every_experiment() -> None:

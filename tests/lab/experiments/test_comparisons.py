@@ -306,3 +306,32 @@ def test_numbers_of_the_paper_are_drawn_and_missing_ones_are_mentioned() -> None
     assert [chart.levels for chart in twelve] == [(("paper: the majority of brokers", 50.0),)]
     for name in ("pt-9", "pt-12", "gd-6", "gd-7", "gd-8"):
         assert "text gives no" in " ".join(find(name).about.split())
+
+
+# --- HA 7: SHIFTs and direct rewiring -------------------------------------------------------------
+
+
+def seven(method: str, cells: int, delay_ms: float, *, move_s: float = 1.0) -> Row:
+    at: Row = {"method": method, "workload": "even", "cells": cells}
+    return {**at, "pdrd_ms": delay_ms, "move_s": move_s, "by_step": "5.0 5.1"}
+
+
+def test_ha_7_shifts_must_be_flat_and_short_and_direct_rewiring_must_grow_and_be_longer() -> None:
+    shifts = [seven("SHIFTs", 3, 5.0, move_s=2.0), seven("SHIFTs", 7, 6.0, move_s=2.0)]
+    direct = [seven("direct", 3, 7.0), seven("direct", 7, 30.0)]
+    found = verdicts("ha-7", *shifts, *direct)
+    assert found.pop("even: delay of each SHIFT along the path") is None
+    assert set(found.values()) == {True}
+    assert len(found) == 5
+    other = [seven("SHIFTs", 3, 50.0), seven("SHIFTs", 7, 500.0)]
+    other += [seven("direct", 3, 30.0), seven("direct", 7, 30.0)]
+    found = verdicts("ha-7", *other)
+    assert found.pop("even: delay of each SHIFT along the path") is None
+    assert set(found.values()) == {False}
+
+
+def test_ha_7_one_length_or_one_method_alone_gives_no_verdict_on_growth() -> None:
+    assert verdict("ha-7", "a SHIFT, over the length", seven("SHIFTs", 7, 5.0)) is None
+    assert verdict("ha-7", "rewiring, over the length", seven("direct", 7, 5.0)) is None
+    apart = verdicts("ha-7", seven("SHIFTs", 7, 5.0), seven("direct", 5, 5.0))
+    assert not any("against" in each for each in apart)

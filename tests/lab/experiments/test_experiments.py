@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import pairwise
 from math import hypot
 from typing import Any
 
 import pytest
 
 from gapless.core.errors import UsageError
+from gapless.overlay.cell_records import by_name
 from gapless.overlay.neighbourhood import Topology
 from gapless_lab.lab import testbed
 from gapless_lab.lab.catalogue import EXPERIMENTS, find, measure
 from gapless_lab.lab.experiment import PAPERS, PaperComparison, mean, number, text, whole
 from gapless_lab.lab.failover import BUNDLE, BYPASS, RELAY
+from gapless_lab.lab.ha_7 import PAPER_SHIFT_MS, SHORTER, moved, subscriptions_of
 from gapless_lab.lab.points import Row
 from gapless_lab.lab.pt_10 import ExperimentRoles, drawn, reachable
 from gapless_lab.lab.testbed import GuaranteeViolationError
@@ -52,7 +55,7 @@ def test_an_experiment_names_its_paper_and_has_tables_charts_and_comparisons(nam
     assert experiment.compare(rows)
 
 
-@pytest.mark.parametrize("name", ["failover", "gd-8", "pt-9", "pt-10", "pt-12"])
+@pytest.mark.parametrize("name", ["failover", "gd-8", "ha-7", "pt-9", "pt-10", "pt-12"])
 def test_a_point_repeats_its_row(name: str) -> None:
     first = find(name).points(quick=True)[0]
     assert {**first, **measure(first)} == quick(name)[0]
@@ -184,6 +187,47 @@ def test_gd_8_events_logged_before_the_crash_come_late_and_without_nacks_meanwhi
     assert row["nacked_by"] == 5
     assert number(row, "s1_worst_ms") > 5_000
     assert row["delivered"] == 100
+
+
+# --- HA -------------------------------------------------------------------------------------------
+
+
+def test_ha_7_a_shift_delays_streams_by_a_few_round_trips_and_every_event_arrives_once() -> None:
+    by_cells = {(row["method"], row["workload"], row["cells"]): row for row in quick("ha-7")}
+    for (method, _, cells), row in by_cells.items():
+        assert 0 < number(row, "pdrd_ms") <= number(row, "longest_ms")
+        assert number(row, "conjunctions") > 0
+        if method == "SHIFTs":
+            assert number(row, "pdrd_ms") < PAPER_SHIFT_MS / SHORTER
+            assert number(row, "operation_ms") < 100
+            assert len(text(row, "by_step").split()) == whole(row, "cells") - 2
+        else:
+            assert row["operation_ms"] is None
+        assert cells in {3, 5}
+
+
+def test_ha_7_the_records_of_direct_rewiring_raise_what_the_shifts_would_have_raised() -> None:
+    path = "ABCDE"
+    tree = Topology.of({cell: [cell.lower()] for cell in path}, [*pairwise(path)])
+    found = moved(by_name(tree.cells), path)
+    assert {cell: found[cell].neighbours for cell in path} == {
+        "A": ("E",),
+        "B": ("C",),
+        "C": ("B", "D"),
+        "D": ("C", "E"),
+        "E": ("A", "D"),
+    }
+    counts = [found[cell].shape_version.count for cell in path]
+    assert counts == [4, 2, 3, 3, 2], "B to D have missed an operation, or have seen one"
+
+
+def test_ha_7_a_skewed_workload_has_as_many_subscriptions_as_an_even_one() -> None:
+    for cells in (3, 7, 9):
+        point: Row = {"cells": cells, "subscriptions": 10_000}
+        skewed = subscriptions_of({**point, "workload": "skewed"})
+        assert sum(skewed) == sum(subscriptions_of({**point, "workload": "even"}))
+        assert skewed == sorted(skewed, reverse=True)
+        assert skewed[0] == 8_000 * cells
 
 
 # --- VT, and ours ---------------------------------------------------------------------------------
