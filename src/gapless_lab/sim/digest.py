@@ -261,6 +261,7 @@ CODED: Final[tuple[type, ...]] = (
     records.LockRecord,
     records.OperationRecord,
     records.PromiseRecord,
+    overlay.ControlFrame,
 )
 """The number of a class is its index here; lines are renamed and added at the end, never moved."""
 
@@ -282,6 +283,11 @@ KEY_WORDS: Final = (
     "retirement",
     "subscription",
     "tombstone",
+    "tick ceiling",
+    "plan",
+    "operation",
+    "operation lock",
+    "promise",
 )
 """The first part of every record key; its number represents it."""
 

@@ -54,6 +54,7 @@ _SIMPLER: dict[str, Any] = {
     "whole_core": 1.0,
     "inner_losses": 0.0,
     "inner_cuts": 0.0,
+    "reshape_rate": 0.0,
     # the workload
     "total": 0.0,
     "best_effort": 0.0,
@@ -69,6 +70,7 @@ _SIMPLER: dict[str, Any] = {
     "repeat_rate": 0.0,
     "widen_rate": 0.0,
     "churn_rate": 0.0,
+    "close_rate": 0.0,
     "publish_rate": 0.0,
     "reads": 0.0,
     "restarts": 0.0,

@@ -16,14 +16,17 @@ from gapless.messages import (
     mobility,
     operating,
     overlay,
+    plans,
     propagation,
     reading,
     records,
+    reshape,
     staging,
     streams,
     unicast,
 )
 from gapless.messages import pubend_requests as requests
+from gapless.messages.records import plans as plan_records
 
 __all__ = ["FORMS"]
 
@@ -49,7 +52,18 @@ _STEPS: Final[dict[type, str]] = {
 }
 
 _OVERLAY: Final[dict[type, str]] = {
-    overlay.CellRecord: "{name} {brokers} by {neighbours}",
+    overlay.Term: "t{number}< {broker}>",
+    overlay.ShapeVersion: "{term} s{count}",
+    overlay.CellMember: "{broker}< {role}>< at {addresses}>",
+    overlay.CellEdge: "{cell} {epoch}",
+    overlay.CellRecord: (
+        "{name} {members} by {edges}< led by {leader}> {term} shape {shape_version} m{member_version}"
+    ),
+    overlay.RecordVersion: "{cell} {term} shape {shape_version} m{member_version}",
+    overlay.RecordPush: "RecordPush {records}",
+    overlay.RecordList: "RecordList {versions}",
+    overlay.RecordWant: "RecordWant {cells}",
+    overlay.ControlFrame: "ControlFrame {inner}",
     overlay.PeerSessionId: "{incarnation}/{number}",
     overlay.Hello: "Hello {own}< received {received}>",
     overlay.Packet: "{sender} #{sequence}: {messages}",
@@ -75,6 +89,51 @@ _OVERLAY: Final[dict[type, str]] = {
     mobility.SubscriptionsCollected: "SubscriptionsCollected {key} {entries}< {more}>< silent {silent}>",
 }
 
+_RESHAPING: Final[dict[type, str]] = {
+    reshape.OperationId: "{broker}.{counter}",
+    reshape.OperationRequestId: "{plan}< step {step}>",
+    reshape.ExpectedCell: "{cell} {term} shape {shape_version}",
+    reshape.Participant: "{member} of {cell} {term}",
+    reshape.OpRequest: "OpRequest {request}: {id} {kind} {cells}< with {broker}>< expects {expected}>",
+    reshape.OpReply: "OpReply {request}: {id} {status} {op}< {reason}>< {text}>< led by {leader}>",
+    reshape.TakeOverCell: "TakeOverCell {request}:< {cell}> replaces {replaced}",
+    reshape.TakeoverReply: "TakeoverReply {request}:< {done}> {term}< {cells}>< {text}>< silent {silent}>",
+    reshape.ReadmitBroker: "ReadmitBroker {request}: {broker}",
+    reshape.OpPrepare: "OpPrepare {op} {kind} {cells} by {cell} {term} {participants} {records}",
+    reshape.OpPrepared: "OpPrepared {op} {record}",
+    reshape.OpRefused: "OpRefused {op} {reason}< {record}>< left {left}> locked by {locked_by}",
+    reshape.OpSwitch: "OpSwitch {op} by {cell} {term} {records}",
+    reshape.OpSwitched: "OpSwitched {op}",
+    reshape.OpFinish: "OpFinish {op} by {cell} {term}",
+    reshape.OpFinished: "OpFinished {op}",
+    reshape.OpAbort: "OpAbort {op} by {cell} {term}< {new_term}>",
+    reshape.OpAborted: "OpAborted {op}",
+    reshape.OpInquire: "OpInquire {op} {kind} by {cell} {term} of {own} {records}",
+    reshape.OpOutcome: "OpOutcome {op} {outcome}< {term}>< {new_term}>< {records}>",
+    reshape.Takeover: "Takeover {cells} {term} replaces {replaced}",
+    reshape.ReportedLock: "{op} {kind} by {cell} of {own}< {switched}> {participants} {records}",
+    reshape.PromisedOutcome: "{op}< {committed}>< {records}>",
+    reshape.Promise: (
+        "Promise {cells} {term}< fenced by {fenced_by}>< lock {lock}>< {outcomes}>< {records}>"
+    ),
+    plans.OrderedNewcomer: "{broker} of {cell}",
+    plans.NearbyCells: "{cell} to {other} at most {distance}",
+    plans.ApplyPlan: (
+        "ApplyPlan {request}: {plan} of {cells} with {edges} from {present}< newcomers {newcomers}>"
+        "< degree {degree}>< diameter {diameter}>< keeps {keep}>< near {near}>"
+    ),
+    plans.GetPlan: "GetPlan {request}<: after {after}>",
+    plans.PlanStepState: "{kind} {cells}",
+    plans.PlanReply: (
+        "PlanReply {request}:< {plan}>< {state}> {done}/{total}< {steps}>< next {next}>< {is_reached}>"
+        "< {reason}>< found {found}>"
+    ),
+    plans.AbortPlan: "AbortPlan {request}",
+    plans.PlanAborted: "PlanAborted {request}<: {was_under_way}>",
+    plans.AreEdgesSettled: "AreEdgesSettled",
+    plans.EdgesSettled: "EdgesSettled< {settled}>",
+}
+
 _TABLES: Final[dict[type, str]] = {
     propagation.TableId: "{broker}/{direction}",
     propagation.TableRequest: "TableRequest {direction}< has {have} v{version}>",
@@ -94,6 +153,7 @@ _TABLES: Final[dict[type, str]] = {
 _STREAMS: Final[dict[type, str]] = {
     streams.Publication: "{tick} {publisher}/{sequence} {attributes}< {payload}>",
     streams.KnowledgeRange: "[{low}, {high}] e{stream_epoch}< cv{control_version}>< {publications}>",
+    streams.BestEffortPosition: "{tick} of {incarnation}",
     streams.Attach: "Attach {pubend} #{number} {kind} {receiver}< {eager}>",
     streams.Attached: "Attached {pubend} #{number} above {sent_up_to}< {relayed}>",
     streams.FeedUnavailable: "FeedUnavailable {pubend} #{number} {reason}",
@@ -234,6 +294,28 @@ _RECORDS: Final[dict[type, str]] = {
     ),
     records.LogRow: "{pubend} [{first}, {last}] e{stream_epoch}< cv{control_version}> {publications}",
     records.PackedRow: "[{first}, {last}] {publications}",
+    plan_records.PlannedStep: "{kind} {cells}",
+    plan_records.Newcomer: "{broker} of {cell}",
+    plan_records.NearCells: "{cell} to {other} at most {distance}",
+    plan_records.PlanOrder: (
+        "{plan} of {cells} with {edges} from {present}< newcomers {newcomers}>"
+        "< degree {degree}>< diameter {diameter}>< keeps {keep}>< near {near}>"
+    ),
+    plan_records.PlannedCell: "{cell} {term} shape {shape_version}",
+    plan_records.NamedCell: "{name} as {cell}",
+    records.PlanRecord: (
+        "plan {order}: {steps} from #{first}, done {next}< expects {expected}>< names {names}>"
+        "< replans {replans}>"
+    ),
+    records.OperationRecord: (
+        "operation {op} {phase} for {request} {kind} by {cell} {term}"
+        "< {new_term}>< {participants}>< {records}>"
+    ),
+    records.LockRecord: (
+        "operation lock {op} {kind} {cells} by {coordinator} of {cell} {term}< {switched}>< {passed}>"
+        " own {own} {participants} {records}"
+    ),
+    records.PromiseRecord: "promise {cell} {term}",
     records.PutRecord: "stores {record}",
     records.DeleteRecord: "erases {key}",
     records.AppendRow: "appends {row}",
@@ -244,6 +326,7 @@ _RECORDS: Final[dict[type, str]] = {
 FORMS: Final[dict[type, str]] = {
     **_STEPS,
     **_OVERLAY,
+    **_RESHAPING,
     **_TABLES,
     **_STREAMS,
     **_CLIENTS,

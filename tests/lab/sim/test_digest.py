@@ -127,6 +127,26 @@ def test_the_first_part_of_a_record_key_counts_as_a_number() -> None:
     assert found != folded(DeleteRecord(("publisher", "desk")))
 
 
+class AnyField:
+    """Stands for a record of which any field may be read."""
+
+    def __init__(self, kind: Any) -> None:
+        self.key_of = getattr(kind, "key_of", None)
+
+    def __getattr__(self, name: str) -> AnyField:
+        return self
+
+    def __format__(self, form: str) -> str:
+        return "0"
+
+
+def test_the_first_part_of_every_record_key_is_known() -> None:
+    words = {kind.__name__: kind.key.fget(AnyField(kind))[0] for kind in get_args(Record)}
+    assert len({*words.values()}) == len(words)
+    assert {*words.values()} == {*digest.KEY_WORDS}
+    assert len(digest.KEY_WORDS) == len({*digest.KEY_WORDS})
+
+
 def test_a_record_key_with_an_unknown_first_part_is_an_error() -> None:
     with pytest.raises(KeyError):
         folded(DeleteRecord(("nothing", "desk")))
@@ -167,7 +187,7 @@ def test_an_invalid_line_is_named(tmp_path: Path) -> None:
 
 def test_the_order_of_seeded_parameters_is_frozen() -> None:
     """A run depends on its seed through the order of these names and the names of the streams."""
-    assert len(PACED_MS) == 37
+    assert len(PACED_MS) == 46
     assert [TINY[name] for name in TINY] == [
         (1, 2),
         (0, 300, 2_000),

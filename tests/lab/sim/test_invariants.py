@@ -558,15 +558,20 @@ def test_a_feed_from_a_more_distant_broker_breaks_i11() -> None:
     world, invariant = sound(FeedInvariant, shape="line")
     _, pubend = pubend_of(invariant)
     phb_cell = invariant.global_state.phb_cell(invariant.oracle.streams[pubend])
-    ordered = sorted(
-        world.hosts.values(), key=lambda each: invariant.global_state.distance(phb_cell, each.cell)
-    )
+    tree = invariant.global_state.tree
+    ordered = sorted(world.hosts.values(), key=lambda each: tree.distance(phb_cell, each.cell))
     near, far = ordered[0], ordered[-1]
     invariant._attached(near.process, far.broker, Attached(pubend, 2, 0))
     assert names(world) == []
     invariant._attached(far.process, near.broker, Attached(pubend, 2, 0))
     invariant._attached(far.process, near.broker, Attached(pubend, 3, 0))
-    assert names(world) == ["I11", "I11"]
+    route = ", ".join(host.broker for host in reversed(ordered))
+    feeds = f"{near.broker} in {near.cell} with {pubend}"
+    assert [(each.name, each.detail) for each in world.violations] == [
+        ("I11", f"{far.broker} in {far.cell} feeds {feeds}"),
+        ("I11", f"{pubend} has a cycle of feeders: {route}"),
+        ("I11", f"{far.broker} in {far.cell} feeds the leaf of {feeds}"),
+    ]
 
 
 # --- durability (I13) -------------------------------------------------------------------------

@@ -68,7 +68,10 @@ def test_most_seeds_have_no_situation_and_the_others_have_one() -> None:
         and each not in conflicting
         and not has_regions(each)
         and not each.restarts
+        and not each.close_rate
+        and not each.staged_writers
     ]
+    closing = [each for each in DRAWN if each.close_rate]
     restarting = [each for each in DRAWN if each.restarts]
     ordinary = sum(
         with_redundancy(draw_ordinary(options.seed))
@@ -78,6 +81,7 @@ def test_most_seeds_have_no_situation_and_the_others_have_one() -> None:
     assert 0.6 < ordinary / len(others) < 0.8
     assert 0.05 < len(failovers) / len(DRAWN) < 0.15
     assert 0.1 < len(restarting) / len(DRAWN) < 0.2
+    assert 0.03 < len(closing) / len(DRAWN) < 0.15
     assert 0.1 < len(conflicting) / len(DRAWN) < 0.2
 
 

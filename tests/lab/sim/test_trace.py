@@ -12,7 +12,17 @@ from gapless.core.effects import Notify, Send, Write
 from gapless.core.events import ClientRequest, Received, Written
 from gapless.core.ids import PubendId, ShbId, VectorEntry, VirtualTime
 from gapless.core.ticks import TickRange
-from gapless.messages import clients, mobility, overlay, propagation, records, staging, streams
+from gapless.messages import (
+    clients,
+    mobility,
+    overlay,
+    plans,
+    propagation,
+    records,
+    reshape,
+    staging,
+    streams,
+)
 from gapless.messages import pubend_requests as requests
 from gapless.messages.clients import Credit, Published, SetFilter
 from gapless.messages.overlay import Packet, PeerSessionId, Quality
@@ -25,7 +35,18 @@ from gapless_lab.sim.trace import EVENT_CODES, SHOWN_MAX, Trace
 from gapless_lab.sim.trace_format import LISTED, WALL_START, TraceFormatter
 from gapless_lab.sim.trace_forms import FORMS
 
-MODULES = (clients, mobility, overlay, propagation, records, requests, staging, streams)
+MODULES = (
+    clients,
+    mobility,
+    overlay,
+    plans,
+    propagation,
+    records,
+    requests,
+    reshape,
+    staging,
+    streams,
+)
 P = PubendId("P")
 
 
@@ -92,6 +113,17 @@ def test_ids_are_written_in_their_usual_form() -> None:
         TraceFormatter().format(VectorEntry(VirtualTime(7, 2), 3, retired=True))
         == "7:2 cv3 retired"
     )
+
+
+def test_the_record_of_a_cell_has_its_members_its_edges_and_its_version() -> None:
+    record = overlay.CellRecord.first("n0", ("n0b", "n0a"), ("n1",))
+    assert (
+        TraceFormatter().format(record)
+        == "n0 (n0a, n0b) by (n1 t0 s1) led by n0a t0 shape t0 s1 m1"
+    )
+    member = overlay.CellMember("n0a", overlay.CellRole.REPLACED, ("host:1",))
+    assert TraceFormatter().format(member) == 'n0a replaced at ("host:1")'
+    assert TraceFormatter().format(overlay.Term(2, "n0a")) == "t2 n0a"
 
 
 def test_long_lists_and_texts_are_shortened_with_a_count() -> None:
