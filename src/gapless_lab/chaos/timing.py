@@ -22,6 +22,9 @@ _TIMEOUTS_PER_EXPIRY: Final = 4
 """An attachment outlives the last heartbeat of its session by this many time-outs: the ratio of the
 defaults."""
 
+_TIMEOUTS_PER_REPLAY: Final = 2
+"""A replay buffer outlasts a session time-out, and the time until the receiver asks again."""
+
 
 class Timing(msgspec.Struct, frozen=True, kw_only=True):
     """The parameters that decide how soon a failure is detected."""
@@ -59,6 +62,9 @@ def parameters_for(session_timeout_ms: int) -> dict[str, int]:
         "heartbeat_ms": session_timeout_ms // _HEARTBEATS_PER_TIMEOUT,
         "attach_expiry_ms": max(
             DEFAULTS.attach_expiry_ms, _TIMEOUTS_PER_EXPIRY * session_timeout_ms
+        ),
+        "replay_buffer_ms": max(
+            DEFAULTS.replay_buffer_ms, _TIMEOUTS_PER_REPLAY * session_timeout_ms
         ),
     }
 

@@ -130,14 +130,16 @@ class AttackPlanner:
     def _made(self, role: AttackerRole, state: AttackerState, kind: FrameKind) -> FuzzFrame:
         random = self._random
         is_peer = role is AttackerRole.PEER
-        tag, message = next(self._types_of(role, state))
-        wrapped = is_peer and tag in peer_message_types()
         if kind is FrameKind.BOMB:
+            tag = random.choice([*self._kinds_of(role, state)])
+            wrapped = is_peer and tag in peer_message_types()
             name = random.choice([*BOMBS])
             body = BOMBS[name](random, tag)
             is_message = wrapped and name not in {"nothing", "two messages", "noise"}
             return FuzzFrame(kind=kind, type=name, body=body, is_message=is_message)
         if kind in {FrameKind.PLAUSIBLE, FrameKind.EXTREME} or state is AttackerState.HANDSHAKE:
+            tag, message = next(self._types_of(role, state))
+            wrapped = is_peer and tag in peer_message_types()
             boldness = 0.0 if kind is FrameKind.PLAUSIBLE else random.choice(_BOLDNESS)
             body = Generator(self._vocabularies[role], boldness).encoded(message)
             return FuzzFrame(kind=kind, type=tag, body=body, is_message=wrapped)
@@ -152,17 +154,22 @@ class AttackPlanner:
         return FuzzFrame(kind=kind, type=tag, body=body, is_message=is_peer)
 
     def _types_of(self, role: AttackerRole, state: AttackerState) -> Iterator[tuple[str, Any]]:
-        """Return the types of a state, each as often as the others."""
+        """Return the types of a state, each as often as the others.
+
+        A type is taken only for a frame that is generated from it.
+        """
         key = role, state
         if key not in self._types:
-            if state is AttackerState.HANDSHAKE:
-                kinds = _HANDSHAKES
-            elif role is AttackerRole.PEER:
-                kinds = {**peer_message_types(), **link_types()}
-            else:
-                kinds = request_types()
-            self._types[key] = itertools.cycle([*kinds.items()])
+            self._types[key] = itertools.cycle([*self._kinds_of(role, state).items()])
         return self._types[key]
+
+    @staticmethod
+    def _kinds_of(role: AttackerRole, state: AttackerState) -> dict[str, Any]:
+        if state is AttackerState.HANDSHAKE:
+            return _HANDSHAKES
+        if role is AttackerRole.PEER:
+            return {**peer_message_types(), **link_types()}
+        return request_types()
 
 
 def is_well_formed(role: AttackerRole, state: AttackerState, frame: FuzzFrame) -> bool:

@@ -29,6 +29,7 @@ def test_brokers_accept_every_session_timeout_that_can_be_chosen(session_timeout
     )  # raises if invalid
     assert parameters.heartbeat_ms == session_timeout_ms // 6
     assert parameters.attach_expiry_ms >= 4 * session_timeout_ms
+    assert parameters.replay_buffer_ms >= 2 * session_timeout_ms
 
 
 def test_the_verdict_names_the_chosen_parameters() -> None:

@@ -45,7 +45,9 @@ def test_all_messages_of_both_connections_are_known() -> None:
         "TableFull",
         "Read",
     } <= peer_message_types().keys()
-    assert link_types().keys() == {"Hello", "Packet", "PacketPart", "KeepAlive", "Disconnect"}
+    assert link_types().keys() == {
+        *("Hello", "Packet", "ControlFrame", "PacketPart", "KeepAlive", "Disconnect")
+    }
     assert len(request_types()) == len(CLIENT_REQUESTS.types)
     assert len(link_types()) == len(LINK_PACKETS.types)
 
