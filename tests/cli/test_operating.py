@@ -522,7 +522,11 @@ def test_closing_shows_whom_it_waits_for_until_its_deadline(
     closable: SyncOverlay, capsys: Captured
 ) -> None:
     url = closable.url("b1")
-    with connect_sync(url) as session, session.subscribe("TRUE", durable="desk") as events:
+    with (
+        connect_sync(url) as session,
+        # who has acknowledged the last event needs nothing more, and the pubend waits no longer
+        session.subscribe("TRUE", durable="desk", ack="manual") as events,
+    ):
         with session.publisher("orders") as publisher:
             publisher.publish({"n": 2})
         events.get()

@@ -201,10 +201,11 @@ class TwoReceivers:
         world.run(s=1)
         source, target = ("p", "a") if before_the_router else ("a", "c")
         lost = world.lose(of(StreamData, StreamSilence, source=source, target=target))
+        # d learns of the gap before the loss ends if its feed is confirmed (Attached)
+        nacks = world.hold(of(Nack, source="d", target="a") if late else of())
         for number in range(20):
             ann.publish(f"e{number}")
             world.run(ms=40)
-        nacks = world.hold(of(Nack, source="d", target="a") if late else of())
         lost.end()
         world.run(s=1)
         self.resent_to_d = self.resent("d")

@@ -428,7 +428,11 @@ class LostChange:
     def __init__(self, rules: AbstractContextManager[None]) -> None:
         with rules:
             world = World(
-                "p-n", heartbeat_ms=2_000, session_timeout_ms=9_000, attach_expiry_ms=10_000
+                "p-n",
+                heartbeat_ms=2_000,
+                session_timeout_ms=9_000,
+                replay_buffer_ms=9_500,
+                attach_expiry_ms=10_000,
             )
             ann = world.publisher("p")
             world.subscriber("n", "x", "kind = 'stock'")

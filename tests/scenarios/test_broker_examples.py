@@ -36,8 +36,11 @@ P, R = PubendId("P"), PubendId("R")
 # --- 14.1 lost stream data and its nack over two hops -------------------------------------------
 
 
-def lost_data(*, cache_lost: bool = False) -> tuple[World, Subscriber]:
-    """In p - a - n, a has sent two messages when the link to n is cut."""
+def lost_data(*, cache_lost: bool = False, late_answer: bool = False) -> tuple[World, Subscriber]:
+    """In p - a - n, a has sent two messages when the link to n is cut.
+
+    The answer to the nack may come after a later message.
+    """
     world = World("p-a-n")
     ann = world.publisher("p")
     x = world.subscriber("n", "x", "price > 10")
@@ -52,11 +55,19 @@ def lost_data(*, cache_lost: bool = False) -> tuple[World, Subscriber]:
     if cache_lost:
         world.restart("a")
         world.run(s=1)
+    answers = world.hold(_is_answer if late_answer else of())
     world.heal("a", "n")
     world.run(s=1)
     ann.publish("e36", price=36)  # 3
     world.run(s=1)
+    answers.release()
+    world.run(s=1)
     return world, x
+
+
+def _is_answer(source: str, target: str, message: Any) -> bool:
+    """Return whether a message is stream data from a to n that was nacked."""
+    return (source, target) == ("a", "n") and isinstance(message, StreamData) and not message.first
 
 
 def test_14_1_lost_stream_data_is_nacked_and_comes_from_the_next_broker() -> None:
@@ -96,6 +107,11 @@ def test_14_1_without_forwarded_nacks_a_router_that_has_forgotten_blocks_the_str
     assert x.events == ["e23"]
 
 
+def test_14_1_later_data_waits_for_a_late_answer() -> None:
+    _, x = lost_data(late_answer=True)
+    assert x.events == ["e23", "e27", "e36"]
+
+
 def test_14_1_without_the_doubt_horizon_a_gap_is_taken_for_silence() -> None:
     def everything_known(horizon: DoubtHorizon, stream: IStream) -> list[KnowledgeRange]:
         return stream.known(horizon.tick + 1, stream.top)
@@ -107,7 +123,7 @@ def test_14_1_without_the_doubt_horizon_a_gap_is_taken_for_silence() -> None:
         patched(DoubtHorizon, "next_ranges", everything_known),
         patched(DoubtHorizon, "pass_over", leap),
     ):
-        _, x = lost_data()
+        _, x = lost_data(late_answer=True)
     assert x.events == ["e23", "e36"], "e27 is lost without a gap"
 
 

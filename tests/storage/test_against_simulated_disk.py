@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any, TypeAlias, cast
 from unittest import mock
 
@@ -70,7 +71,8 @@ class Pair:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.harness = StorageHarness(directory)
-        self.disk = simulated.SimulatedDisk(cast("Any", None), cast("Any", None), Random(0))
+        world = SimpleNamespace(disk_listeners=[])  # a disk that is written directly needs no more
+        self.disk = simulated.SimulatedDisk(cast("Any", world), cast("Any", None), Random(0))
         self._tops: dict[PubendId, int] = {}
         self._last_write_id = 0
 

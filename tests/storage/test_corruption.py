@@ -152,6 +152,7 @@ def test_a_corrupt_record_refuses_its_owner(tmp_path: Path, record: Record, chan
             "retirement",
             "operation",
             "operation lock",
+            "plan",
             "promise",
             "tick ceiling",
         }:

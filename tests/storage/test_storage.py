@@ -19,7 +19,14 @@ from gapless.core.errors import (
 from gapless.core.events import Fetched, Written
 from gapless.core.ids import MembershipId, PubendId, ShbId, VectorEntry, VirtualTime
 from gapless.messages.clients import HostTime, Order, StartKind, StartPoint
-from gapless.messages.overlay import CellMember, CellRecord, PubendProperties, ShapeVersion, Term
+from gapless.messages.overlay import (
+    CellMember,
+    CellRecord,
+    PubendProperties,
+    Quality,
+    ShapeVersion,
+    Term,
+)
 from gapless.messages.pubend_requests import LogHoldId
 from gapless.messages.records import (
     AppendPackedRow,
@@ -50,6 +57,7 @@ from gapless.messages.records import (
     StreamEpochRecord,
     SubscriptionRecord,
     TickCeilingRecord,
+    TombstoneRecord,
     TrimLog,
 )
 from gapless.messages.records.plans import (
@@ -90,6 +98,7 @@ RECORDS: tuple[Record, ...] = (
     NeighbourhoodRecord("c", 3, ()),
     TickCeilingRecord(1_700),
     PubendRecord(TRADES, PubendProperties("b", "c", "price > 1"), 2, 900, 100, ((10, 99),)),
+    TombstoneRecord(PubendId("old"), 3, 90, Quality.GUARANTEED, 88, 1_700_000_000_000_000),
     StreamEpochRecord(TRADES, 3, 17, 2, ((HOST, VectorEntry(TIME, 1)),)),
     MemberRecord(
         QUOTES, HOST, MembershipId(4, 1), TIME, durable=True, inactive=False, ack_floor=12
@@ -405,14 +414,14 @@ def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     StorageHarness(tmp_path).storage.close()
     execute(tmp_path, "PRAGMA user_version=9")
-    with pytest.raises(NewerFormatError, match="format 9, this program knows formats up to 4"):
+    with pytest.raises(NewerFormatError, match="format 9, this program knows formats up to 5"):
         StorageHarness(tmp_path)
 
 
 def test_an_older_format_is_refused(tmp_path: Path) -> None:
     StorageHarness(tmp_path).storage.close()
     execute(tmp_path, "PRAGMA user_version=1")
-    with pytest.raises(StorageError, match="format 1, this program reads format 4 only"):
+    with pytest.raises(StorageError, match="format 1, this program reads format 5 only"):
         StorageHarness(tmp_path)
 
 

@@ -118,7 +118,7 @@ Handshake: TypeAlias = Connect | Connected | Disconnect
 def common_version(theirs: tuple[int, ...]) -> int | None:
     """Return the newest version that both sides support, or None.
 
-    >>> common_version((1, 2, 3)), common_version((7,))
-    (3, None)
+    >>> common_version((3, 4, 9)), common_version((3,))
+    (4, None)
     """
     return max(set(VERSIONS) & set(theirs), default=None)
