@@ -124,10 +124,10 @@ def test_sending_knowledge_over_a_full_link_breaks_i14() -> None:
     machine: Any = process.machine
     invariant.moved(process, machine, LinkFull("x"))
     invariant.moved(process, machine, LinkDrained("x"))
-    invariant.knowledge_sent(process, "x", False, stream, KnowledgeRange(1, 2, 1, 0))
+    invariant.knowledge_sent(process, "x", 2, stream, KnowledgeRange(1, 2, 1, 0))
     assert names(world) == []
     invariant.moved(process, machine, LinkFull("x"))
-    invariant.knowledge_sent(process, "x", False, stream, KnowledgeRange(1, 2, 1, 0))
+    invariant.knowledge_sent(process, "x", 2, stream, KnowledgeRange(1, 2, 1, 0))
     invariant.moved(process, machine, None)
     assert names(world) == ["I14"]
 

@@ -60,6 +60,9 @@ from gapless_lab.sim.world import SimulatedHost, World, WorldObserver
 from tests.lab.sim.toy import TOY
 from tests.lab.sim.toy_runs import toy_options
 
+LEAF, ROUTER = 1, 2
+"""Attach numbers of a leaf and of a router."""
+
 Kind = Callable[[GlobalState], Invariant]
 Patch = tuple[Any, str, Any]
 
@@ -225,7 +228,7 @@ def test_an_event_that_differs_from_the_log_breaks_i2() -> None:
     for each in (event, forged):
         assert names(world) == []
         knowledge = KnowledgeRange(each.tick, each.tick, 1, 0, (each,))
-        invariant.knowledge_sent(host.process, host.broker, True, stream, knowledge)
+        invariant.knowledge_sent(host.process, host.broker, LEAF, stream, knowledge)
     assert names(world) == ["I2"]
 
 
@@ -259,8 +262,34 @@ def test_wrong_silence_of_a_broker_breaks_i3() -> None:
                 knowledge = KnowledgeRange(
                     cursor.start.after + 1, stream.ticks[-1], record.number, 0
                 )
-                invariant.knowledge_sent(host.process, host.broker, True, stream, knowledge)
+                invariant.knowledge_sent(host.process, host.broker, LEAF, stream, knowledge)
     assert "I3" in names(world)
+
+
+def test_silence_of_an_older_scope_breaks_i3_only_if_it_is_held() -> None:
+    world, invariant = sound(SilenceInvariant, subscribers=12)
+    host, machine, cursor, silent = live_cursor(world, invariant)
+    stream = invariant.oracle.streams[cursor.subend.pubend]
+    cursor.subend._horizon.tick = cursor.start.after
+    routed = machine.components.router._get(stream.pubend)
+    routed.scope = 1
+    invariant.knowledge_sent(host.process, host.broker, ROUTER, stream, silent)
+    assert names(world) == []
+    routed.stream.forget_all()
+    routed.stream.accumulate(silent)
+    invariant.moved(host.process, machine, None)
+    assert names(world) == ["I3"]
+
+
+def test_silence_of_the_present_scope_breaks_i3_when_it_is_sent() -> None:
+    world, invariant = sound(SilenceInvariant, subscribers=12)
+    host, machine, cursor, silent = live_cursor(world, invariant)
+    cursor.subend._horizon.tick = cursor.start.after
+    stream = invariant.oracle.streams[cursor.subend.pubend]
+    machine.components.router._get(stream.pubend).scope = 1
+    number = 2**32 + ROUTER
+    invariant.knowledge_sent(host.process, host.broker, number, stream, silent)
+    assert names(world) == ["I3"]
 
 
 def live_cursor(
@@ -410,11 +439,11 @@ def test_a_knowledge_range_of_two_stream_epochs_breaks_i6() -> None:
     stream = invariant.oracle.streams[pubend]
     start = stream_epochs[2].start
     invariant.knowledge_sent(
-        host.process, host.broker, True, stream, KnowledgeRange(start, start, 2, 0)
+        host.process, host.broker, LEAF, stream, KnowledgeRange(start, start, 2, 0)
     )
     assert names(world) == []
     invariant.knowledge_sent(
-        host.process, host.broker, True, stream, KnowledgeRange(start - 1, start, 1, 0)
+        host.process, host.broker, LEAF, stream, KnowledgeRange(start - 1, start, 1, 0)
     )
     assert names(world) == ["I6"]
 

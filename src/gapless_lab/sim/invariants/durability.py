@@ -98,12 +98,12 @@ class DurabilityInvariant(Invariant):
         self,
         process: SimulatedProcess,
         peer: BrokerId,
-        leaf: bool,
+        number: int,
         stream: PublishedStream,
         knowledge: KnowledgeRange,
     ) -> None:
         """Check the stream epoch of a knowledge range, and the ticks that a PHB sends."""
-        del leaf
+        del number
         pubend = stream.pubend
         if (
             knowledge.stream_epoch

@@ -64,13 +64,13 @@ class FeedInvariant(Invariant):
         self,
         process: SimulatedProcess,
         peer: BrokerId,
-        leaf: bool,
+        number: int,
         stream: PublishedStream,
         knowledge: KnowledgeRange,
     ) -> None:
         """Check the feeder and the receiver of a knowledge range."""
         del knowledge
-        self._check(process.host.broker, peer, leaf, stream)
+        self._check(process.host.broker, peer, is_leaf_number(number), stream)
 
     def _check(
         self, feeder: BrokerId, receiver: BrokerId, leaf: bool, stream: PublishedStream

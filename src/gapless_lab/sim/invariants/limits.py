@@ -175,12 +175,12 @@ class LimitInvariant(Invariant):
         self,
         process: SimulatedProcess,
         peer: BrokerId,
-        leaf: bool,
+        number: int,
         stream: PublishedStream,
         knowledge: KnowledgeRange,
     ) -> None:
         """Check that no stream data is sent to a peer for which too much waits."""
-        del leaf
+        del number
         machine = process.machine
         assert isinstance(machine, Broker)
         first_hop = (*machine.components.sessions.route(peer), peer)[0]

@@ -15,7 +15,6 @@ from gapless.broker import Broker
 from gapless.core.effects import Notify, Send
 from gapless.core.events import MachineEvent, Received
 from gapless.core.ids import BrokerId, PubendId
-from gapless.feeds.feed import is_leaf_number
 from gapless.messages.overlay import Heartbeat, Packet, Relayed
 from gapless.messages.records import StorageChange
 from gapless.messages.streams import KnowledgeRange, StreamData, StreamSilence
@@ -49,12 +48,12 @@ class Invariant(WorldObserver):
         self,
         process: SimulatedProcess,
         peer: BrokerId,
-        leaf: bool,
+        number: int,
         stream: PublishedStream,
         knowledge: KnowledgeRange,
     ) -> None:
         """A process sends a knowledge range of a guaranteed stream to the leaf or the router of a
-        peer.
+        peer, under an attach number of it.
         """
 
     def arrived(self, process: SimulatedProcess, peer: BrokerId, packet: Packet) -> None:
@@ -243,9 +242,8 @@ class InvariantMonitor(WorldObserver):
                 "I13", f"{pubend} is on no disk, but knowledge of it is sent"
             )
         elif stream.guaranteed:
-            leaf = is_leaf_number(number)
             for handler in self._knowledge_sent:
-                handler(process, peer, leaf, stream, knowledge)
+                handler(process, peer, number, stream, knowledge)
 
 
 def _is_heartbeat(event: MachineEvent) -> bool:

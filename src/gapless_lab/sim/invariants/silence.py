@@ -9,6 +9,7 @@ from gapless.broker import Broker
 from gapless.core.events import MachineEvent
 from gapless.core.ids import BrokerId, CellId, PubendId, ShbId, VirtualTime
 from gapless.core.ticks import Tick
+from gapless.feeds.feed import is_leaf_number, scope_of
 from gapless.messages.streams import KnowledgeRange
 from gapless.stream.istream import IStream as Held
 from gapless.subscribers.cursor import Cursor
@@ -37,7 +38,9 @@ class SilenceInvariant(Invariant):
 
     Behind the receiver lies what lies there in the tree that the receiver sees now (R-3): a broker
     that has applied a step of the tree no longer holds what was made for fewer SHBs. All ranges of
-    a broker are checked again when its tree changes.
+    a broker are checked again when its tree changes. A feeder that has not applied the step still
+    sends silence for fewer SHBs, under the attach number of the older scope. The receiver drops it
+    (RS-37), so such a range is not checked when it is sent. If it is held nevertheless, it is found.
 
     A filter that starts later, at the virtual time of one that covers it, is checked against
     everything that any broker holds then. Ranges that were passed before need no second check: the
@@ -74,11 +77,30 @@ class SilenceInvariant(Invariant):
         self,
         process: SimulatedProcess,
         peer: BrokerId,
+        number: int,
+        stream: PublishedStream,
+        knowledge: KnowledgeRange,
+    ) -> None:
+        """Check the silence of a knowledge range for its receiver, unless that will drop it."""
+        leaf = is_leaf_number(number)
+        if leaf or not self._is_of_older_scope(peer, stream.pubend, number):
+            self._look_at(process, peer, leaf, stream, knowledge)
+
+    def _is_of_older_scope(self, peer: BrokerId, pubend: PubendId, number: int) -> bool:
+        """Return whether the router of a peer has raised the scope since it gave this number."""
+        receiver = broker_of(self.world.hosts[peer])
+        routed = None if receiver is None else receiver.components.router.routed.get(pubend)
+        return routed is not None and scope_of(number) < routed.scope
+
+    def _look_at(
+        self,
+        process: SimulatedProcess,
+        peer: BrokerId,
         leaf: bool,
         stream: PublishedStream,
         knowledge: KnowledgeRange,
     ) -> None:
-        """Check the silence of a knowledge range for its receiver."""
+        """Check the silence of a knowledge range for those behind a receiver."""
         ticks = stream.ticks
         first = bisect_left(ticks, knowledge.low)
         beyond = bisect_right(ticks, knowledge.high, first)
@@ -197,7 +219,7 @@ class SilenceInvariant(Invariant):
             known = set(map(id, before))
             for knowledge in held:
                 if id(knowledge) not in known:
-                    self.knowledge_sent(process, process.host.broker, leaf, stream, knowledge)
+                    self._look_at(process, process.host.broker, leaf, stream, knowledge)
 
     def _scan(self, process: SimulatedProcess) -> None:
         """Check all that a broker holds."""

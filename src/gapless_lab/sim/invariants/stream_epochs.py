@@ -101,12 +101,12 @@ class StreamEpochInvariant(Invariant):
         self,
         process: SimulatedProcess,
         peer: BrokerId,
-        leaf: bool,
+        number: int,
         stream: PublishedStream,
         knowledge: KnowledgeRange,
     ) -> None:
         """Check that the ticks of a knowledge range lie in its stream epoch."""
-        del leaf
+        del number
         stream_epochs = self.global_state.stream_epochs.get(stream.pubend, {})
         record = stream_epochs.get(knowledge.stream_epoch)
         following = stream_epochs.get(knowledge.stream_epoch + 1)

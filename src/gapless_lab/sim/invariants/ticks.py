@@ -36,12 +36,12 @@ class TickInvariant(Invariant):
         self,
         process: SimulatedProcess,
         peer: BrokerId,
-        leaf: bool,
+        number: int,
         stream: PublishedStream,
         knowledge: KnowledgeRange,
     ) -> None:
         """Record up to which tick the PHB has sent its stream."""
-        del peer, leaf
+        del peer, number
         if stream.broker == process.host.broker and knowledge.high > self.sent_up_to.get(
             stream.pubend, 0
         ):
@@ -74,12 +74,12 @@ class LoggedBeforeSentInvariant(Invariant):
         self,
         process: SimulatedProcess,
         peer: BrokerId,
-        leaf: bool,
+        number: int,
         stream: PublishedStream,
         knowledge: KnowledgeRange,
     ) -> None:
         """Check the events of a knowledge range."""
-        del leaf
+        del number
         if knowledge.publications:
             self._check(process, peer, stream, knowledge.publications)
 
