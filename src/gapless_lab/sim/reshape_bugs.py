@@ -78,11 +78,6 @@ RESHAPE_BUGS: Final = (
         ((TreeChange, "forgets", constant(False)),),
     ),
     PlantedBug(
-        "takes two operations in one step for one",
-        "a broker that missed an operation on its cell keeps silence for fewer SHBs (RS-37)",
-        ((TreeChange, "is_one_operation", lambda _: property(lambda _: True)),),
-    ),
-    PlantedBug(
         "drops a lock by time",
         "a participant unlocks after a while without an outcome (RS-8)",
         ((OperationLock, "_inquire", _drops_a_lock_in_doubt),),

@@ -11,15 +11,14 @@ from typing import Any, Final
 
 import msgspec
 
-from gapless.core.ids import BrokerId, CellId, PubendId, ShbId
+from gapless.core.ids import BrokerId, PubendId
 from gapless.core.parameters import microseconds
 from gapless.feeds.candidates import FeedCandidates
 from gapless.feeds.feed import Candidate
 from gapless.messages.overlay import Packet, Relayed, RelayProbe
 from gapless.messages.streams import Attach, AttachKind
 from gapless.overlay.relays import Relays
-from gapless.propagation.edge import Edge
-from gapless.propagation.sufficiency import Receiver, TableChooser
+from gapless.propagation.sufficiency import Receiver
 from gapless.routing.reports import ReportAggregator
 from gapless_lab.sim.planted_bugs import PlantedBug, constant, replaced
 
@@ -79,16 +78,6 @@ def _bypasses_into_one_branch(original: Any) -> Any:
 
 
 # --- tables --------------------------------------------------------------------------------------
-
-
-def _located_from_beyond(self: Any, shb: ShbId, edge: Edge, cell: CellId) -> bool:
-    """Treat a table from beyond a cell as one from beside it (A25)."""
-    del self
-    others = [other for other in edge.cells() if other != cell]
-    here = any(shb in held.table.entries for held in edge.held_of(cell) if held.table)
-    return not here and any(
-        shb in held.table.entries for other in others for held in edge.held_of(other) if held.table
-    )
 
 
 # --- reports -------------------------------------------------------------------------------------
@@ -180,11 +169,6 @@ ROUTING_BUGS: Final = (
         ((Relays, "probed", replaced(_forwards_every_probe)),),
     ),
     PlantedBug(
-        "locates hosts by tables from beyond a cell",
-        "a table from beyond a cell shows that a host is not behind that cell (R23, A25)",
-        ((TableChooser, "_is_behind_a_sibling", replaced(_located_from_beyond)),),
-    ),
-    PlantedBug(
         "reports an ack floor for a silent SHB",
         "a router reports for a silent SHB the ack floor of the others (R52, A12)",
         ((ReportAggregator, "_tick", _reports_for_silent_hosts),),
@@ -202,6 +186,14 @@ ONLY_DIRECTED: Final[dict[str, str]] = {
     ),
     "locates hosts at a sibling by stale tables": (
         "tests/propagation/test_sufficiency.py::test_a_stale_table_does_not_locate_a_host_at_a_sibling"
+    ),
+    "locates hosts by tables from beyond a cell": (
+        "tests/scenarios/test_propagation_runs.py::"
+        "test_a25_a_table_from_beyond_does_not_locate_a_host_elsewhere"
+    ),
+    "takes two operations in one step for one": (
+        "tests/scenarios/test_reshape_streams.py::"
+        "test_run_67_two_operations_taken_for_one_hide_an_event"
     ),
     "keeps a session on a lost link": (
         "tests/overlay/test_relays.py::"
