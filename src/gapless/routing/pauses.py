@@ -44,6 +44,22 @@ class _Pause:
         self.missing = 0
         """How many ticks up to that one have not been received."""
 
+    def feeder_replied(self, at: Tick, top: Tick) -> None:
+        """The new feeder has sent everything up to ``at``, and ``top`` is known here."""
+        self.up_to, self.missing = at, max(0, at - top)
+
+    def best_effort_feeder_replied(self, now: int) -> None:
+        """The new feeder of a best-effort stream has replied."""
+        self.replied_at = now
+
+    def received(self, low: Tick, high: Tick) -> None:
+        """Count ticks that were missing."""
+        self.missing -= min(high, self.up_to) - low + 1
+
+    def resume(self) -> None:
+        """The stream has resumed."""
+        self.is_over = True
+
 
 class StreamPauses:
     """The pauses of the streams of one router, and what they have amounted to."""
@@ -76,7 +92,7 @@ class StreamPauses:
         pause = self.under_way.get(pubend)
         if pause is None or pause.is_over:
             return
-        pause.up_to, pause.missing = at, max(0, at - top)
+        pause.feeder_replied(at, top)
         if not pause.missing:
             self._end(pubend, pause)
 
@@ -84,7 +100,7 @@ class StreamPauses:
         """A feeder of a best-effort stream has replied; what it replays follows in the same step."""
         pause = self.under_way.get(pubend)
         if pause is not None and not pause.is_over:
-            pause.replied_at = self._context.now
+            pause.best_effort_feeder_replied(self._context.now)
             self._resume(pause)
 
     def received(self, pubend: PubendId, new_ranges: Iterable[KnowledgeRange]) -> None:
@@ -116,7 +132,7 @@ class StreamPauses:
         if not pause.is_over:
             self._resume(pause)
         self.waited += sum(each.tick <= pause.up_to for each in new.publications)
-        pause.missing -= min(new.high, pause.up_to) - new.low + 1
+        pause.received(new.low, new.high)
         if pause.missing <= 0:
             del self.under_way[pubend]
 
@@ -128,7 +144,7 @@ class StreamPauses:
 
     def _resume(self, pause: _Pause) -> None:
         paused_us = self._context.now - pause.since
-        pause.is_over = True
+        pause.resume()
         self.resumed += 1
         self.time_us += paused_us
         self.longest_us = max(self.longest_us, paused_us)
