@@ -1,4 +1,4 @@
-"""What a broker sends and computes while nothing changes: messages by kind, and processor time.
+"""The cost of a tree that does not change: messages by kind, and processor time.
 
 The same course of events runs in the simulator: brokers of a line, a publisher at its first one, a
 subscriber at each. Time is virtual and random numbers have one seed, so two commits whose brokers

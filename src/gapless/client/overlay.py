@@ -100,7 +100,7 @@ class OverlayCalls:
     """Calls that concern the overlay as a whole, over the main link of a session.
 
     A cell is named by its id, or by the name with which it was appended while only one cell has it.
-    What is impossible in the present tree is a UsageError. What a leader refuses is an
+    A change that is impossible in the present tree is a UsageError. What a leader refuses is an
     OperationRefusedError. Both change nothing.
     """
 

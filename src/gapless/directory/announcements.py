@@ -48,7 +48,7 @@ class KnownPubend(msgspec.Struct, frozen=True):
     sealed: Tick | None = None
     """The last tick of a pubend that is sealed or a tombstone (RS-32)."""
     last_event: Tick = 0
-    """Of a tombstone: the last tick that may have had an event."""
+    """The last tick of a tombstone that may have had an event."""
 
     @property
     def direction(self) -> CellId | None:

@@ -63,7 +63,7 @@ class FeedListener(Protocol):
 
     @property
     def after(self) -> BestEffortPosition | None:
-        """Of a best-effort pubend: the position up to which the receiver has everything."""
+        """The position in a best-effort pubend up to which the receiver has everything."""
 
     def feed_found(self, at: Tick, position: BestEffortPosition | None) -> None:
         """The feed has a new feeder, which sends what is above ``at``, or ``position`` (RS-14)."""

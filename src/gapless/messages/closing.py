@@ -15,7 +15,7 @@ __all__ = ["CloseMode", "ClosePubend", "ClosePubendReply", "ClosingState", "Hold
 
 
 class CloseMode(IntEnum):
-    """What a pubend waits for before it becomes a tombstone; a greater mode waits for less."""
+    """How long a pubend waits before it becomes a tombstone; a greater mode waits for less."""
 
     DRAIN = 0
     """For members, log holds and the retention."""

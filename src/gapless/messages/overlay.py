@@ -319,7 +319,7 @@ class Announce(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The last tick of a pubend that is sealed, or is a tombstone (RS-32); 0 under best effort. All
     ticks above it are F for ever. None while the pubend is open."""
     last_event: Tick = 0
-    """Of a tombstone: the last tick that may have had an event. No position above it misses one."""
+    """The last tick of a tombstone that may have had an event. No position above it misses one."""
 
 
 class Partition(msgspec.Struct, frozen=True, array_like=True):

@@ -110,8 +110,8 @@ class RecordExchange:
             if cell not in near:
                 near[cell] = list(self._changed_near(cell, old, new))
             told = self._told.get(peer, {})
-            untold = [each for each in near[cell] if _is_newer(each, told.get(each.name))]
-            self._send_records(peer, untold, new)
+            unsent = [each for each in near[cell] if _is_newer(each, told.get(each.name))]
+            self._send_records(peer, unsent, new)
 
     def _changed_near(self, cell: CellId, old: Records, new: Records) -> Iterator[CellRecord]:
         """Return the records near a cell that have changed, or that were too far from it before."""
